@@ -1,0 +1,48 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* The end of a job, in one write() so that ranks that die together do not mix their lines. */
+#include "src/base/fail.h"
+
+#include <stdarg.h>
+#include <stdio.h>
+#include <string.h>
+#include <unistd.h>
+
+static char context[256];
+
+static void hook_default(FailKind kind, const char *text) {
+  ssize_t written = write(STDERR_FILENO, text, strlen(text));
+  (void)written; /* nothing is left to do about a closed stderr */
+  _exit((int)kind);
+}
+
+static FailHook *hook = hook_default;
+
+void fail_set_hook(FailHook *h) { hook = h ? h : hook_default; }
+
+void fail_set_context(const char *text) { snprintf(context, sizeof context, "%s", text); }
+
+_Noreturn void fail(FailKind kind, const char *format, ...) {
+  char text[8192];
+  int n = snprintf(text, sizeof text, "error: %s", context);
+  va_list args;
+  va_start(args, format);
+  vsnprintf(text + n, sizeof text - (size_t)n - 1, format, args);
+  va_end(args);
+  strcat(text, "\n");
+  hook(kind, text);
+  _exit((int)kind); /* a hook that returned */
+}
+
+_Noreturn void fail_check(const char *expression, const char *file, int line) {
+  fail(FAIL_BUG, "%s:%d: CHECK(%s) does not hold\nhelp: this is a fault of hpctrain; please report it with run.yaml and log.txt",
+       file, line, expression);
+}
+
+bool why_not(Why *why, const char *format, ...) {
+  if (!why) return false;
+  va_list args;
+  va_start(args, format);
+  vsnprintf(why->text, sizeof why->text, format, args);
+  va_end(args);
+  return false;
+}
