@@ -1,0 +1,52 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* Big ops: matrix product, attention and embedding, which no generated loop should write.  Each has several candidate
+ * implementations, one row of a table a candidate; a plain reference is always the last row.
+ *
+ * One BigCall describes a use completely but for the pointers (views, numbers); planning asks rows with at == NULL whether
+ * they apply and what workspace they want, and running fills in the pointers.  This header is also compiled into generated
+ * code, so it includes nothing but <stdint.h>.
+ *
+ * Shapes: B sequences, S positions, H query heads, G key/value heads (H % G == 0), D head size, T = B·S tokens, C model
+ * width, V vocabulary.  All values are float32 but ids, order and segment starts (int32).
+ *
+ *   op              in                                                         out             numbers
+ *   matmul          a (M,K)  b (K,N)                                           c (M,N)         n[0]: 1 adds to c, 0 overwrites it
+ *   attention       q (B,S,H,D)  k v (B,S,G,D)  start (B,S)                    o (B,S,H,D)     f: scale; n[0]: window or 0
+ *                                                                              lse (B,H,S)
+ *   attention_grad  do (B,S,H,D)  q  k  v  o  lse  start                       dq dk dv        as attention
+ *   embedding       table (V,C)  ids (T)                                       out (T,C)
+ *   embedding_grad  dout (T,C)  ids (T)  order (T)                             dtable (V,C)    n[0]: 1 adds to dtable, 0 overwrites
+ * it
+ *
+ * matmul: in each of a, b, c one of the two strides is 1 (a transposed operand is just a view with its strides exchanged;
+ * c's last stride is 1); the other is a leading dimension of any size at least the extent.
+ * attention: query i sees keys j with max(start[i], i-window+1) <= j <= i (window 0: no limit); start[i] is the first
+ * position of i's own segment, 0 <= start[i] <= i.  lse = log of the sum of exp(scale·q·k) over the keys seen.  The last
+ * stride of q, k, v, o, do, dq, dk, dv is 1; lse and start are contiguous.
+ * embedding_grad: order is the permutation that sorts ids stably (ids[order[0]] <= ids[order[1]] <= …).
+ *
+ * Determinism: the same call on the same kind of CPU with the same number of threads gives the same bits. */
+#ifndef KERNELS_BIG_H
+#define KERNELS_BIG_H
+
+#include <stdint.h>
+
+enum { BIG_RANK = 5, BIG_IN = 7, BIG_OUT = 3 };
+
+typedef struct BigView {
+  void *at;
+  int64_t dim[BIG_RANK], stride[BIG_RANK]; /* in elements */
+  int rank;
+} BigView;
+
+typedef struct BigCall {
+  BigView in[BIG_IN], out[BIG_OUT];
+  int64_t n[2];
+  double f;
+  void *workspace; /* as many bytes as the row asked for, aligned to 64 */
+  int threads;     /* of this rank */
+} BigCall;
+
+typedef void BigRun(const BigCall *call);
+
+#endif

@@ -1,0 +1,39 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* The table of big-op implementations for CPUs and the rule that picks from it. */
+#ifndef KERNELS_KERNELS_H
+#define KERNELS_KERNELS_H
+
+#include <stdbool.h>
+#include <stddef.h>
+
+#include "kernels/big.h"
+#include "src/base/fail.h"
+#include "src/base/text.h"
+
+typedef struct BigImpl {
+  const char *op;   /* "matmul" */
+  const char *name; /* "onednn": what cpu.matmul and the banner say */
+  bool deterministic;
+
+  /* Whether the row can do this call (shapes, strides); NULL: always. */
+  bool (*applies)(const BigCall *call);
+  /* Bytes of workspace it wants; NULL: none. */
+  size_t (*workspace)(const BigCall *call);
+  /* A row is one of two things.  native: a function in a library found at run time (NULL and a reason when it is not there). */
+  BigRun *(*native)(Why *why);
+  /* text: C source of `void SYMBOL(const BigCall *call)` specialised for this call, appended to source; it will be compiled
+   * with the run's generated kernels (cc -O3 -march=native -ffp-contract=off -fopenmp), after kernels_prelude. */
+  void (*text)(const BigCall *call, const char *symbol, Text *source);
+} BigImpl;
+
+/* What precedes generated code: big.h's text, vector types, exp/log.  Never freed. */
+const char *kernels_prelude(void);
+
+/* Row number i of op, in the order of the fixed rule; NULL past the last. */
+const BigImpl *kernels_row(const char *op, int i);
+
+/* The first row of op that applies, is available and is deterministic; `only` (NULL or "auto": any) restricts the names.
+ * Ends the job when there is none, naming the key. */
+const BigImpl *kernels_choose(const char *op, const BigCall *call, const char *only);
+
+#endif

@@ -1,0 +1,92 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* Ranks: who they are, what they agree on, and the collectives between them.
+ *
+ * A transport is a table of functions: mpi (host buffers) and self (one rank without MPI).  Collectives are prepared once at
+ * fixed addresses and then started and waited for any number of times; between start and wait neither buffer may be touched.
+ * Every rank of a group prepares, starts and waits in the same order. */
+#ifndef COMM_COMM_H
+#define COMM_COMM_H
+
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+
+#include "src/base/dtype.h"
+
+/* --- boot ------------------------------------------------------------------------------------------------------------- */
+
+typedef struct Comm Comm; /* the job */
+
+/* MPI_Init_thread(MULTIPLE), then PMIx where there is one; sets the fail hook (all ranks end, an error that all ranks share
+ * is printed once).  Refuses Open MPI older than 4.0.3 and an srun that started N programs of one rank each, with the
+ * remedy.  error_file: appended to by the hook once known. */
+Comm *comm_boot(int *argc, char ***argv);
+/* One rank that never touches MPI; for commands that need no ranks, and tests. */
+Comm *comm_self(void);
+void comm_set_error_file(Comm *comm, const char *path);
+void comm_close(Comm *comm); /* finalises in the right order; all ranks */
+
+int comm_rank(const Comm *comm);
+int comm_size(const Comm *comm);
+int comm_local_rank(const Comm *comm); /* on this node */
+int comm_local_size(const Comm *comm);
+int comm_nodes(const Comm *comm);
+const char *comm_node(const Comm *comm);     /* this node's name */
+const char *comm_describe(const Comm *comm); /* "2 ranks, 1 node n001; Open MPI 4.1.4 (built 4.1.4), PMIx 4.2.2" */
+/* The cores this rank may use: its share of the node's (of the job's cgroup), whatever binding the launcher chose; also
+ * sets the calling process's affinity to that share when the launcher bound several ranks to too few cores. */
+int comm_core_share(Comm *comm);
+/* The MPI communicator (an MPI_Comm *) for HDF5; NULL on comm_self. */
+const void *comm_mpi(const Comm *comm);
+
+/* --- agreement (all ranks call; blocking, small) ------------------------------------------------------------------------ */
+
+bool comm_any(Comm *comm, bool mine);
+/* Ends the job, naming the first rank that differs, unless all ranks have the same 64 bits: "run file", "plan", … */
+void comm_agree(Comm *comm, uint64_t mine, const char *what);
+void comm_broadcast(Comm *comm, void *bytes, size_t nbytes, int root); /* of any size */
+void comm_barrier(Comm *comm);
+void comm_gather(Comm *comm, const void *mine, size_t nbytes, void *all); /* rank r's bytes at all + r*nbytes, on every rank */
+/* The first (lowest) rank's text of all that have a reason; true when any had.  text is overwritten. */
+bool comm_any_reason(Comm *comm, bool mine, char *text, size_t nbytes);
+
+/* One non-blocking exchange in flight: start takes this rank's four words, finish gives the element-wise maximum over
+ * ranks of those of the exchange before. */
+void comm_control_start(Comm *comm, const int64_t mine[4]);
+void comm_control_finish(Comm *comm, int64_t most[4]);
+
+/* --- mesh --------------------------------------------------------------------------------------------------------------- */
+
+/* Rank = ((((pp · dp_replicate) + r) · dp_shard + s) · cp + c) · tp + t, slowest first.  Today only dp_shard may exceed 1. */
+typedef enum MeshAxis { MESH_PP, MESH_DP_REPLICATE, MESH_DP_SHARD, MESH_CP, MESH_TP, MESH_AXES } MeshAxis;
+
+typedef struct Mesh Mesh;
+Mesh *mesh_open(Comm *comm, const int extent[MESH_AXES]); /* extents multiply to comm_size */
+void mesh_close(Mesh *mesh);
+int mesh_extent(const Mesh *mesh, MeshAxis axis);
+int mesh_index(const Mesh *mesh, MeshAxis axis);
+int mesh_dp_size(const Mesh *mesh);  /* dp_replicate · dp_shard: how many ways the batch is split */
+int mesh_dp_index(const Mesh *mesh); /* which of them this rank takes */
+
+/* --- collectives over one axis ------------------------------------------------------------------------------------------ */
+
+typedef enum CommKind {
+  COMM_ALL_GATHER,     /* in: n elements, out: n·R; out may hold in at its own place (then nothing is copied) */
+  COMM_REDUCE_SCATTER, /* in: n·R elements, out: n, the sums of this rank's part */
+  COMM_ALL_REDUCE,     /* in and out: n elements, may be the same; the same bits on all ranks */
+  COMM_KINDS
+} CommKind;
+
+typedef struct CommOp CommOp;
+
+/* Bytes of workspace that a prepared collective wants, for the memory plan. */
+size_t comm_workspace(CommKind kind, int64_t n, DType dtype, int ranks);
+
+/* Sums run in an order fixed by R and n alone, so that results have the same bits every time. */
+CommOp *comm_prepare(Mesh *mesh, MeshAxis axis, CommKind kind, const void *in, void *out, int64_t n, DType dtype, void *workspace,
+                     const char *what);
+void comm_start(CommOp *op);
+void comm_wait(CommOp *op);
+void comm_release(CommOp *op);
+
+#endif

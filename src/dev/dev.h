@@ -1,0 +1,46 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* One device as the rest of the program sees it: memory, copies, and code built from text.  A back end is a table of
+ * functions (DevOps); today cpu and null.  The CUDA one will come out of a module loaded at run time. */
+#ifndef DEV_DEV_H
+#define DEV_DEV_H
+
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+
+#include "src/base/fail.h"
+
+typedef struct Dev Dev;
+typedef struct DevModule DevModule;
+
+typedef struct DevOptions {
+  const char *kind;     /* "cpu", "null" (allocates nothing, runs nothing: for plans) */
+  const char *compiler; /* "cc", or a path; "none": dev_build fails with the remedy */
+  const char *cache;    /* folder of compiled code; NULL: $XDG_CACHE_HOME/hpctrain, then ~/.cache/hpctrain, then fallback */
+  const char *fallback; /* the run folder, for when HOME is unset; may be NULL: then no cache */
+  int threads;          /* of this rank, >= 1 */
+} DevOptions;
+
+Dev *dev_open(const DevOptions *options);
+void dev_close(Dev *dev);
+const char *dev_describe(const Dev *dev); /* "AMD EPYC, 2 cores, avx512": for the banner */
+int dev_threads(const Dev *dev);
+
+/* Zeroed memory aligned to 64 bytes (huge pages where the system has them).  Ends the job, with the sizes, when there is
+ * none. */
+void *dev_alloc(Dev *dev, size_t nbytes, const char *what);
+void dev_free(Dev *dev, void *at, size_t nbytes);
+size_t dev_allocated(const Dev *dev);      /* bytes now */
+size_t dev_allocated_peak(const Dev *dev); /* the most at any time */
+
+/* Builds n translation units into one loadable image (malloc'd), in parallel on this rank's threads.  Found in the cache by
+ * content when the same texts were built before by the same compiler for the same kind of CPU.  Host only: another rank may
+ * load the image.  hit: whether the cache had it; may be NULL. */
+bool dev_try_build(Dev *dev, const char *const *texts, int n, void **image, size_t *nbytes, bool *hit, Why *why);
+
+/* Loads an image; it stays loaded until the module is closed.  Ends the job when it is foreign or damaged. */
+DevModule *dev_load(Dev *dev, const void *image, size_t nbytes);
+void *dev_symbol(DevModule *module, const char *name); /* CHECKs that it is there */
+void dev_unload(DevModule *module);
+
+#endif
