@@ -21,5 +21,7 @@ uint64_t sha256_u64(Sha256 *s);                    /* ends the hash; its first 8
 
 /* Continues crc (0 to start) over n bytes. */
 uint32_t crc32c(uint32_t crc, const void *bytes, size_t n);
+/* The CRC of two texts in a row from the CRC of each; n is the second's length in bytes. */
+uint32_t crc32c_combine(uint32_t crc, uint32_t second, uint64_t n);
 
 #endif
