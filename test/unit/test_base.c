@@ -1,0 +1,266 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include <float.h>
+#include <locale.h>
+#include <math.h>
+#include <stdint.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "src/base/arena.h"
+#include "src/base/clock.h"
+#include "src/base/hash.h"
+#include "src/base/rng.h"
+#include "src/base/text.h"
+#include "src/base/vec.h"
+#include "test/check.h"
+
+static const char *sha256_of(const char *bytes, size_t n, char hex[65]) {
+  Sha256 s;
+  sha256_init(&s);
+  sha256_add(&s, bytes, n);
+  sha256_hex(&s, hex);
+  return hex;
+}
+
+/* FIPS 180-4's examples. */
+TEST(sha256_gives_the_published_digests) {
+  char hex[65];
+  EXPECT_TEXT(sha256_of("", 0, hex), "e3b0c44298fc1c149afbf4c8996fb92427ae41e4649b934ca495991b7852b855");
+  EXPECT_TEXT(sha256_of("abc", 3, hex), "ba7816bf8f01cfea414140de5dae2223b00361a396177a9cb410ff61f20015ad");
+  EXPECT_TEXT(sha256_of("abcdbcdecdefdefgefghfghighijhijkijkljklmklmnlmnomnopnopq", 56, hex),
+              "248d6a61d20638b8e5c026930c3e6039a33ce45964ff2167f6ecedd419db06c1");
+  char *million = xmalloc(1000000);
+  memset(million, 'a', 1000000);
+  EXPECT_TEXT(sha256_of(million, 1000000, hex), "cdc76e5c9914fb9281a1c7e284d73e67f1809a48a497200e046d39ccc7112cd0");
+  free(million);
+}
+
+TEST(sha256_does_not_depend_on_how_bytes_arrive) {
+  char bytes[300], whole[65], parts[65];
+  for (int i = 0; i < 300; i++) bytes[i] = (char)(i * 7);
+  sha256_of(bytes, sizeof bytes, whole);
+  for (size_t cut = 0; cut <= sizeof bytes; cut++) {
+    Sha256 s;
+    sha256_init(&s);
+    sha256_add(&s, bytes, cut);
+    sha256_add(&s, bytes + cut, sizeof bytes - cut);
+    sha256_hex(&s, parts);
+    EXPECT_TEXT(parts, whole);
+  }
+}
+
+/* RFC 3720 B.4 and the check value of the CRC catalogues. */
+TEST(crc32c_gives_the_published_values) {
+  unsigned char bytes[32] = {0};
+  EXPECT(crc32c(0, "123456789", 9) == 0xE3069283u);
+  EXPECT(crc32c(0, bytes, 32) == 0x8A9136AAu);
+  memset(bytes, 0xFF, 32);
+  EXPECT(crc32c(0, bytes, 32) == 0x62A8AB43u);
+  for (int i = 0; i < 32; i++) bytes[i] = (unsigned char)i;
+  EXPECT(crc32c(0, bytes, 32) == 0x46DD794Eu);
+}
+
+TEST(crc32c_continues) {
+  for (size_t cut = 0; cut <= 9; cut++) EXPECT(crc32c(crc32c(0, "123456789", cut), "123456789" + cut, 9 - cut) == 0xE3069283u);
+}
+
+/* Known answers of philox4x32-10 from Random123's kat_vectors. */
+TEST(philox_gives_the_published_words) {
+  static const struct {
+    uint32_t counter[4], key[2], words[4];
+  } rows[] = {
+      {{0, 0, 0, 0}, {0, 0}, {0x6627e8d5, 0xe169c58d, 0xbc57ac4c, 0x9b00dbd8}},
+      {{0xffffffff, 0xffffffff, 0xffffffff, 0xffffffff},
+       {0xffffffff, 0xffffffff},
+       {0x408f276d, 0x41c83b0e, 0xa20bc7c6, 0x6d5451fd}},
+      {{0x243f6a88, 0x85a308d3, 0x13198a2e, 0x03707344},
+       {0xa4093822, 0x299f31d0},
+       {0xd16cfe09, 0x94fdcceb, 0x5001e420, 0x24126ea1}},
+  };
+  for (size_t i = 0; i < sizeof rows / sizeof *rows; i++) {
+    const uint32_t *c = rows[i].counter;
+    Rng rng = {{rows[i].key[0], rows[i].key[1]}, (uint64_t)c[3] << 32 | c[2]};
+    uint32_t words[4];
+    rng_words(&rng, (uint64_t)c[1] << 32 | c[0], words);
+    EXPECT(memcmp(words, rows[i].words, sizeof words) == 0);
+  }
+}
+
+TEST(rng_streams_differ_by_each_part_of_their_key) {
+  Rng rngs[] = {rng_make(1, RNG_TEST, "a", 0), rng_make(2, RNG_TEST, "a", 0), rng_make(1, RNG_INIT, "a", 0),
+                rng_make(1, RNG_TEST, "b", 0), rng_make(1, RNG_TEST, "a", 1)};
+  enum { N = sizeof rngs / sizeof *rngs };
+  for (int i = 0; i < N; i++)
+    for (int j = 0; j < i; j++) EXPECT(rng_uniform(&rngs[i], 7) != rng_uniform(&rngs[j], 7));
+}
+
+TEST(rng_moments_are_those_of_the_distribution) {
+  enum { N = 100000 };
+  Rng rng = rng_make(3, RNG_TEST, "moments", 0);
+  double mean = 0, square = 0, uniform = 0;
+  for (uint64_t i = 0; i < N; i++) {
+    double x = rng_normal(&rng, i), u = rng_uniform(&rng, i);
+    EXPECT(u >= 0 && u < 1);
+    mean += x / N;
+    square += x * x / N;
+    uniform += u / N;
+  }
+  /* five standard errors */
+  EXPECT(fabs(mean) < 5 / sqrt(N));
+  EXPECT(fabs(square - 1) < 5 * sqrt(2.0 / N));
+  EXPECT(fabs(uniform - 0.5) < 5 * sqrt(1 / 12.0 / N));
+}
+
+TEST(permutation_is_a_bijection) {
+  static const uint64_t sizes[] = {1, 2, 3, 4, 5, 15, 16, 17, 63, 64, 65, 1000, 4097};
+  for (size_t k = 0; k < sizeof sizes / sizeof *sizes; k++) {
+    uint64_t n = sizes[k];
+    Rng rng = rng_make(k, RNG_DATA_ORDER, "", 0);
+    char *seen = xmalloc(n);
+    memset(seen, 0, n);
+    for (uint64_t i = 0; i < n; i++) {
+      uint64_t to = rng_permute(&rng, n, i);
+      EXPECT(to < n && !seen[to]);
+      seen[to] = 1;
+    }
+    free(seen);
+  }
+}
+
+TEST(permutation_is_keyed_and_mixes) {
+  enum { N = 4096 };
+  Rng a = rng_make(1, RNG_DATA_ORDER, "", 0), b = rng_make(1, RNG_DATA_ORDER, "", 1);
+  int same = 0, stay = 0, follow = 0;
+  for (uint64_t i = 0; i < N; i++) {
+    uint64_t to = rng_permute(&a, N, i);
+    same += to == rng_permute(&b, N, i);
+    stay += to == i;
+    follow += rng_permute(&a, N, (i + 1) % N) == (to + 1) % N;
+  }
+  EXPECT(same < 20 && stay < 20 && follow < 20); /* about 1 each is expected of random ones */
+}
+
+TEST(permutation_of_a_huge_set_stays_inside) {
+  Rng rng = rng_make(1, RNG_DATA_ORDER, "", 0);
+  uint64_t n = (UINT64_C(1) << 61) + 12345;
+  EXPECT(rng_permute(&rng, n, 0) < n);
+  EXPECT(rng_permute(&rng, n, n - 1) < n);
+  EXPECT_FAIL(FAIL_BUG, "i < n", rng_permute(&rng, 10, 10));
+}
+
+TEST(double_reads_back_as_printed) {
+  static const double edges[] = {0.0, -0.0, 0.1, 1, 1e22, 3e-4, DBL_MIN, DBL_MAX, DBL_TRUE_MIN, -1.0 / 3};
+  Rng rng = rng_make(1, RNG_TEST, "double", 0);
+  for (uint64_t i = 0; i < 2000; i++) {
+    double value;
+    uint32_t w[4];
+    rng_words(&rng, i, w);
+    memcpy(&value, w, sizeof value);
+    if (i < sizeof edges / sizeof *edges) value = edges[i];
+    if (!isfinite(value)) continue;
+    char text[NUM_TEXT];
+    double back;
+    EXPECT(num_parse_double(num_double(value, text), &back));
+    EXPECT(memcmp(&back, &value, sizeof value) == 0);
+  }
+}
+
+TEST(float_reads_back_as_printed) {
+  Rng rng = rng_make(1, RNG_TEST, "float", 0);
+  for (uint64_t i = 0; i < 2000; i++) {
+    float value;
+    uint32_t w[4];
+    rng_words(&rng, i, w);
+    memcpy(&value, w, sizeof value);
+    if (!isfinite(value)) continue;
+    char text[NUM_TEXT];
+    EXPECT(strtof(num_float(value, text), NULL) == value);
+  }
+}
+
+TEST(numbers_print_short) {
+  char text[NUM_TEXT];
+  EXPECT_TEXT(num_double(0.1, text), "0.1");
+  EXPECT_TEXT(num_double(3e-4, text), "0.0003");
+  EXPECT_TEXT(num_double(1, text), "1");
+  EXPECT_TEXT(num_double(INFINITY, text), "inf");
+  EXPECT_TEXT(num_float(0.1f, text), "0.1");
+  EXPECT(strstr(num_double(NAN, text), "nan"));
+}
+
+TEST(half_a_number_is_no_number) {
+  double d;
+  int64_t i;
+  static const char *bad[] = {"", " 1", "1 ", "1x", "--1", "1e999", "0,5"};
+  for (size_t k = 0; k < sizeof bad / sizeof *bad; k++) EXPECT(!num_parse_double(bad[k], &d) && !num_parse_int(bad[k], &i));
+  EXPECT(!num_parse_int("9223372036854775808", &i));
+  EXPECT(num_parse_int("-9223372036854775808", &i) && i == INT64_MIN);
+}
+
+TEST(arena_memory_is_zeroed_aligned_and_apart) {
+  Arena *arena = arena_open();
+  unsigned char *parts[200];
+  for (size_t k = 0; k < 200; k++) {
+    size_t n = k * k * 7 % 5000 + (k == 100) * 1000000;
+    parts[k] = arena_alloc(arena, n);
+    EXPECT((uintptr_t)parts[k] % 16 == 0);
+    for (size_t i = 0; i < n; i++) EXPECT(parts[k][i] == 0);
+    memset(parts[k], (int)k, n);
+  }
+  for (size_t k = 0; k < 200; k++) {
+    size_t n = k * k * 7 % 5000 + (k == 100) * 1000000;
+    for (size_t i = 0; i < n; i++) EXPECT(parts[k][i] == k);
+  }
+  arena_close(arena);
+}
+
+TEST(arena_text_is_a_copy) {
+  Arena *arena = arena_open();
+  char from[] = "layers.17";
+  char *copy = arena_strdup(arena, from), *part = arena_strndup(arena, from, 6);
+  from[0] = 'x';
+  EXPECT_TEXT(copy, "layers.17");
+  EXPECT_TEXT(part, "layers");
+  EXPECT_TEXT(arena_printf(arena, "%s.%d", part, 3), "layers.3");
+  arena_close(arena);
+}
+
+TEST(vec_keeps_what_was_pushed) {
+  Arena *arena = arena_open();
+  VEC(int64_t) v = {0};
+  for (int i = 0; i < 1000; i++) vec_push(arena, &v, (int64_t)i * i);
+  EXPECT(v.n == 1000);
+  for (int i = 0; i < 1000; i++) EXPECT(v.at[i] == (int64_t)i * i);
+  arena_close(arena);
+}
+
+TEST(text_grows) {
+  Text text = {0};
+  for (int i = 0; i < 1000; i++) text_printf(&text, "%d,", i % 10);
+  EXPECT(text.n == 2000 && strlen(text.at) == 2000);
+  EXPECT(strncmp(text.at + 1990, "5,6,7,8,9,", 10) == 0);
+  text_close(&text);
+  EXPECT(!text.at && !text.n);
+}
+
+TEST(fail_says_its_context_once_and_chooses_the_status) {
+  EXPECT_FAIL(FAIL_INPUT, "error: no such key\nhelp: look\n", fail(FAIL_INPUT, "no such key\nhelp: look"));
+  EXPECT_FAIL(FAIL_MACHINE, "error: rank 3 (n002): disk full\n", fail_set_context("rank 3 (n002): ");
+              fail(FAIL_MACHINE, "disk full"));
+  EXPECT_FAIL(FAIL_BUG, "CHECK(1 == 2)", CHECK(1 == 2));
+}
+
+TEST(why_tells_the_reason) {
+  Why why;
+  EXPECT(!why_not(&why, "short by %d", 3));
+  EXPECT_TEXT(why.text, "short by 3");
+  EXPECT(!why_not(NULL, "unheard"));
+}
+
+TEST(clock_moves_forward) {
+  double a = clock_seconds(), b = clock_seconds();
+  EXPECT(b >= a);
+  EXPECT(clock_since_exec() >= 0 && clock_since_exec() < 600);
+  char text[32];
+  EXPECT(strlen(clock_utc(text)) == strlen("2026-11-29T10:02:11Z"));
+}
