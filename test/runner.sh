@@ -1,0 +1,115 @@
+#!/bin/bash
+# SPDX-License-Identifier: Apache-2.0
+# Runs the test programs of a plan (test/plan) from the build folder and closes with one line "N passed, N failed".
+#   test/runner.sh TIER [ROW…]     rows of that tier and the tiers before it (quick, suite, slow), or only the rows named
+# A test has failed when its program says so, and also when it was listed but did not run; a program has failed when it
+# died, ran out of time, or did not print its closing line.  Output is kept in test/log of the build folder.
+set -u
+tier=${1:?usage: test/runner.sh quick|suite|slow [ROW…]}
+shift
+srcdir=$(cd "${srcdir:-$(dirname "$0")/..}" && pwd)
+builddir=$PWD
+plan=${PLAN:-$srcdir/test/plan}
+export srcdir builddir
+if [ "$(id -u)" = 0 ]; then export OMPI_ALLOW_RUN_AS_ROOT=1 OMPI_ALLOW_RUN_AS_ROOT_CONFIRM=1; fi
+export ASAN_OPTIONS="${ASAN_OPTIONS-detect_leaks=1}" LSAN_OPTIONS="${LSAN_OPTIONS-suppressions=$srcdir/test/leaks.supp:print_suppressions=0}"
+export UBSAN_OPTIONS="${UBSAN_OPTIONS-print_stacktrace=1}"
+
+logs=$builddir/test/log
+mkdir -p "$logs"
+tmp=$(mktemp -d "${TMPDIR:-/tmp}/hpctrain-test.XXXXXX") || exit 1
+trap 'rm -rf "$tmp"' EXIT
+
+# A command of the plan, found in the build folder or among the sources.
+find_command() {
+  if [ -x "$builddir/$1" ]; then echo "$builddir/$1"; else echo "$srcdir/$1"; fi
+}
+
+# judge NAMES OUTPUT STATUS: prints "passed failed", then a line for everything that is wrong.
+judge() {
+  awk -v status="$3" '
+    FILENAME == ARGV[1] { planned[$1] = 1; n++; next }
+    $1 == "ok" && NF == 2 { ok[$2] = 1 }
+    $1 == "FAILED" { name = $2; sub(/:$/, "", name); bad[name] = 1; why[++nwhy] = $0 }
+    /^[0-9]+ passed, [0-9]+ failed$/ { closed = 1; closing = $1 + $3 }
+    END {
+      for (name in planned)
+        if (name in bad) failed++
+        else if (name in ok) passed++
+        else { failed++; why[++nwhy] = "FAILED " name ": planned, but did not run" }
+      for (name in ok) if (!(name in planned)) { failed++; why[++nwhy] = "FAILED " name ": ran, but --list does not name it" }
+      for (name in bad) if (!(name in planned)) failed++
+      if (!n) wrong = "--list names no test"
+      else if (status == 124 || status == 137) wrong = "ran out of time"
+      else if (!closed) wrong = "died with status " status " before its closing line"
+      else if (closing != n) wrong = "its closing line counts " closing " tests, --list " n
+      else if (status && !failed) wrong = "no test failed, but it ended with status " status
+      if (wrong) { failed++; why[++nwhy] = "FAILED (program): " wrong }
+      printf "%d %d\n", passed, failed
+      for (i = 1; i <= nwhy; i++) print why[i]
+    }' "$1" "$2"
+}
+
+passed=0 failed=0 rows=0 planned=0
+
+# run_row NAME RANKS SECONDS PROGRAM [ARGUMENT…]
+run_row() {
+  local name=$1 ranks=$2 seconds=$3 program begin status verdict label=$1
+  shift 3
+  program=$(find_command "$1")
+  shift
+  local run=("$program" "$@")
+  if [ "$ranks" != - ]; then
+    run=(mpirun --oversubscribe -np "$ranks" "$program" "$@")
+    label="$name np $ranks"
+  fi
+  local log="$logs/${label// /-}"
+  timeout 60 "$program" "$@" --list > "$log.list" 2> "$log.err" < /dev/null || : > "$log.list"
+  mkdir -p "$tmp/${label// /-}"
+  begin=$(date +%s%N)
+  TMPDIR="$tmp/${label// /-}" timeout -k 10 "$seconds" "${run[@]}" > "$log.out" 2> "$log.err" < /dev/null
+  status=$?
+  verdict=$(judge "$log.list" "$log.out" "$status")
+  local counts=${verdict%%$'\n'*}
+  local good=${counts% *} bad=${counts#* }
+  passed=$((passed + good)) failed=$((failed + bad)) planned=$((planned + $(wc -l < "$log.list")))
+  local took=$((($(date +%s%N) - begin) / 10000000))
+  printf '%-6s %-28s %4d passed %3d failed %5d.%02d s\n' "$([ "$bad" = 0 ] && echo ok || echo FAILED)" "$label" "$good" "$bad" \
+    $((took / 100)) $((took % 100))
+  rm -rf "$tmp/${label// /-}"
+  [ "$bad" = 0 ] && return
+  printf '%s\n' "${verdict#*$'\n'}"
+  tail -n 20 "$log.err" | sed 's/^/  | /'
+  printf '  log    %s.out, .err\n  again  cd %s && srcdir=%s builddir=%s %s\n' "$log" "$builddir" "$srcdir" "$builddir" "${run[*]} [NAME…]"
+}
+
+# wanted NAME TIER: is this row among those asked for?
+wanted() {
+  local name=$1 row_tier=$2 named
+  shift 2
+  if [ $# -gt 0 ]; then
+    for named; do [ "$named" = "$name" ] && return 0; done
+    return 1
+  fi
+  case $tier:$row_tier in quick:quick | suite:quick | suite:suite | slow:*) return 0 ;; esac
+  return 1
+}
+
+while read -r name row_tier ranks seconds command; do
+  case $name in '' | '#'*) continue ;; esac
+  wanted "$name" "$row_tier" "$@" || continue
+  rows=$((rows + 1))
+  IFS=' ' read -ra words <<< "$command"
+  for np in ${ranks//,/ }; do run_row "$name" "$np" "$seconds" "${words[@]}"; done
+done < "$plan"
+
+if [ "$rows" = 0 ]; then
+  echo "FAILED: $plan has no row for: $tier $*"
+  failed=$((failed + 1))
+fi
+if [ $((passed + failed)) -lt "$planned" ]; then
+  echo "FAILED: $planned tests were planned, $((passed + failed)) ran"
+  failed=$((failed + 1))
+fi
+echo "$passed passed, $failed failed"
+[ "$failed" = 0 ]

@@ -1,0 +1,85 @@
+#!/bin/bash
+# SPDX-License-Identifier: Apache-2.0
+# Installs what building and testing need and this machine (Debian 12, Ubuntu 24.04 or alike) lacks.  Says so when it
+# installs, says nothing when all is there.  Not root: through sudo.
+set -eu
+
+# what tells that it is there (a command, a header, a library, a pkg-config module) and the package that brings it
+needs() {
+  cat << 'END'
+command gcc gcc
+command make make
+command autoconf autoconf
+command automake automake
+command pkg-config pkg-config
+command mpirun openmpi-bin
+command python3 python3
+command bible bible-kjv
+command clang-format clang-format
+module ompi-c libopenmpi-dev
+module hdf5-openmpi libhdf5-openmpi-dev
+module yaml-0.1 libyaml-dev
+module jansson libjansson-dev
+module pmix libpmix-dev
+library libdnnl.so. libdnnl
+header stdio.h libc6-dev
+END
+}
+
+is_there() {
+  case $1 in
+    command) command -v "$2" > /dev/null ;;
+    module) command -v pkg-config > /dev/null && pkg-config --exists "$2" ;;
+    library) /sbin/ldconfig -p | grep -qF "$2" ;;
+    header) [ -e "/usr/include/$2" ] ;;
+  esac
+}
+
+missing=()
+while read -r kind what package; do
+  is_there "$kind" "$what" || missing+=("$package")
+done < <(needs)
+[ ${#missing[@]} = 0 ] && exit 0
+
+if ! command -v apt-get > /dev/null; then
+  echo "error: missing: ${missing[*]} (Debian's names), and there is no apt-get here" >&2
+  echo "help: install them in this system's way; of oneDNN (libdnnl) the run-time library is enough" >&2
+  exit 3
+fi
+as_root=()
+if [ "$(id -u)" != 0 ]; then
+  command -v sudo > /dev/null || {
+    echo "error: missing: ${missing[*]}; installing needs root, and there is no sudo here" >&2
+    echo "help: as root: $0" >&2
+    exit 3
+  }
+  as_root=(sudo)
+fi
+
+apt() { "${as_root[@]}" env DEBIAN_FRONTEND=noninteractive apt-get -qq -o Dpkg::Use-Pty=0 "$@"; }
+updated=
+# The name of oneDNN's run-time package holds its version: libdnnl2 (Debian 12), libdnnl3 (Ubuntu 24.04).
+full_name() {
+  [ "$1" = libdnnl ] || { echo "$1"; return; }
+  apt-cache pkgnames libdnnl | grep -xE 'libdnnl[0-9.]+' | sort -V | tail -n 1
+}
+known() {
+  local name
+  for name in "${missing[@]}"; do
+    [ -n "$(apt-cache show "$(full_name "$name")" 2> /dev/null)" ] || return 1
+  done
+}
+if ! known; then
+  echo "packages  apt-get update${as_root:+ (sudo)}"
+  apt update
+  updated=yes
+fi
+names=()
+for name in "${missing[@]}"; do names+=("$(full_name "$name")"); done
+echo "packages  installing ${names[*]}${as_root:+ (sudo)}"
+if ! apt install --no-install-recommends -y "${names[@]}" > /dev/null; then
+  [ -z "$updated" ] || exit 3
+  echo "packages  once more after apt-get update" # lists too old to fetch from
+  apt update
+  apt install --no-install-recommends -y "${names[@]}" > /dev/null || exit 3
+fi

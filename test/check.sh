@@ -1,0 +1,84 @@
+# SPDX-License-Identifier: Apache-2.0
+# Tests in bash, by the contract of test/check.h.  A test file defines functions test_NAME and ends with check_main "$@":
+#   . "$(dirname "$0")/../check.sh"
+#   test_version_is_told() { expect_run 0 "$hpctrain" --version; expect_out '^hpctrain '; }
+#   check_main "$@"
+# A test runs in a folder of its own ($PWD, empty, removed after it) and ends at its first command that fails.
+# $srcdir and $builddir are absolute, $hpctrain is the program.
+set -u
+srcdir=$(cd "${srcdir:-$(dirname "${BASH_SOURCE[0]}")/..}" && pwd)
+builddir=${builddir:-$PWD}
+hpctrain=$builddir/hpctrain
+export srcdir builddir hpctrain
+if [ "$(id -u)" = 0 ]; then export OMPI_ALLOW_RUN_AS_ROOT=1 OMPI_ALLOW_RUN_AS_ROOT_CONFIRM=1; fi
+
+# mpi N COMMAND…: under mpirun, more ranks than cores allowed.
+mpi() {
+  local np=$1
+  shift
+  mpirun --oversubscribe -np "$np" "$@"
+}
+
+# expect_run STATUS COMMAND…: runs it, output in ./out and ./err, and expects that exit status.
+expect_run() {
+  local expected=$1 status=0
+  shift
+  "$@" > out 2> err < /dev/null || status=$?
+  [ "$status" = "$expected" ] && return
+  echo "status $status, not $expected: $*" >&2
+  tail -n 15 out err >&2
+  return 1
+}
+
+# expect_out, expect_err PATTERN: a line of the last expect_run's output matches this extended regular expression.
+expect_line() {
+  grep -qE -e "$2" "$1" && return
+  echo "no line of $1 matches: $2" >&2
+  tail -n 15 "$1" >&2
+  return 1
+}
+expect_out() { expect_line out "$1"; }
+expect_err() { expect_line err "$1"; }
+
+# expect_equal A B: the same text.
+expect_equal() {
+  [ "$1" = "$2" ] && return
+  echo "'$1' is not '$2'" >&2
+  return 1
+}
+
+check_names() { declare -F | sed -n 's/^declare -f test_//p'; }
+
+check_main() {
+  if [ "${1-}" = --list ]; then
+    check_names
+    return
+  fi
+  local names name status folder log passed=0 failed=0
+  names=${*:-$(check_names)}
+  folder=$(mktemp -d "${TMPDIR:-/tmp}/check.XXXXXX") || return 1
+  log=$folder/log
+  for name in $names; do
+    mkdir "$folder/$name"
+    (
+      set -eEu
+      trap 'echo "${BASH_SOURCE[0]##*/}:$LINENO: $BASH_COMMAND" >&2' ERR
+      cd "$folder/$name"
+      "test_$name"
+    ) > "$log" 2>&1
+    status=$?
+    if [ "$status" = 0 ]; then
+      echo "ok $name"
+      passed=$((passed + 1))
+    else
+      echo "FAILED $name: $(tail -n 1 "$log")"
+      sed 's/^/  | /' "$log" >&2
+      failed=$((failed + 1))
+    fi
+    chmod -R u+w "$folder/$name"
+    rm -rf "${folder:?}/$name"
+  done
+  rm -rf "$folder"
+  echo "$passed passed, $failed failed"
+  [ "$failed" = 0 ]
+}
