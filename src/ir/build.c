@@ -1,0 +1,197 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* Building graphs: shapes, vars, scopes, and a constructor an op. */
+#include <string.h>
+
+#include "src/ir/ir.h"
+
+int64_t shape_size(const Shape *s) {
+  int64_t n = 1;
+  for (int i = 0; i < s->rank; i++) n *= s->dim[i];
+  return n;
+}
+
+bool shape_equal(const Shape *a, const Shape *b) {
+  if (a->rank != b->rank) return false;
+  for (int i = 0; i < a->rank; i++)
+    if (a->dim[i] != b->dim[i]) return false;
+  return true;
+}
+
+Shape shape_of(int rank, const int64_t *dim) {
+  Shape s = {.rank = rank};
+  CHECK(rank <= IR_RANK);
+  for (int i = 0; i < rank; i++) s.dim[i] = dim[i];
+  return s;
+}
+
+Graph *graph_open(Arena *arena) {
+  Graph *g = arena_new(arena, Graph);
+  g->arena = arena;
+  vec_push(arena, &g->scopes, (Scope){.name = "", .kind = SCOPE_PLAIN});
+  return g;
+}
+
+static bool shape_sane(const Shape *s) {
+  int64_t n = 1;
+  if (s->rank < 0 || s->rank > IR_RANK) return false;
+  for (int i = 0; i < s->rank; i++) {
+    if (s->dim[i] < 1 || s->dim[i] > INT64_MAX / 16 / n) return false;
+    n *= s->dim[i];
+  }
+  return true;
+}
+
+bool graph_try_push(Graph *g, Node node, int *index, Why *why) {
+  const OpRow *row = &op_table[node.op];
+  if (row->nin >= 0 ? node.nin != row->nin : node.nin < 1)
+    return why_not(why, "%s takes %d inputs, not %d", row->name, row->nin, node.nin);
+  for (int i = 0; i < node.nin; i++)
+    if (node.in[i] < 0 || node.in[i] >= g->nodes.n) return why_not(why, "%s of a node %d that is not there", row->name, node.in[i]);
+  if (row->gives_shape && !shape_sane(&node.shape)) return why_not(why, "%s of an impossible shape", row->name);
+  Why inner;
+  if (!row->infer(g, &node, &inner)) return why_not(why, "%s: %s", row->name, inner.text);
+  int *in = arena_array(g->arena, int, node.nin);
+  if (node.nin) memcpy(in, node.in, sizeof *in * (size_t)node.nin);
+  node.in = in;
+  *index = g->nodes.n;
+  vec_push(g->arena, &g->nodes, node);
+  return true;
+}
+
+int graph_push(Graph *g, Node node) {
+  Why why;
+  int index;
+  node.scope = g->scope;
+  node.phase = g->phase;
+  if (!graph_try_push(g, node, &index, &why)) fail(FAIL_BUG, "graph: %s", why.text);
+  return index;
+}
+
+int graph_copy(Graph *g, const Node *node, const int *in) {
+  Node copy = *node;
+  Why why;
+  int index;
+  copy.in = (int *)in;
+  if (!graph_try_push(g, copy, &index, &why)) fail(FAIL_BUG, "graph: %s", why.text);
+  return index;
+}
+
+int graph_find_var(const Graph *g, const char *name) {
+  for (int i = 0; i < g->vars.n; i++)
+    if (g->vars.at[i].name == name || !strcmp(g->vars.at[i].name, name)) return i;
+  return -1;
+}
+
+int graph_var(Graph *g, Var var) {
+  CHECK(graph_find_var(g, var.name) < 0 && shape_sane(&var.shape));
+  vec_push(g->arena, &g->vars, var);
+  return g->vars.n - 1;
+}
+
+int graph_enter(Graph *g, const char *name, ScopeKind kind) {
+  int before = g->scope;
+  vec_push(g->arena, &g->scopes, (Scope){.name = name, .kind = kind});
+  g->scope = g->scopes.n - 1;
+  return before;
+}
+
+int ir_const(Graph *g, DType dtype, double value) { return graph_push(g, (Node){.op = OP_CONST, .dtype = dtype, .f = value}); }
+
+int ir_table(Graph *g, const double *values, int64_t n) {
+  double *copy = arena_array(g->arena, double, n);
+  memcpy(copy, values, sizeof *copy * (size_t)n);
+  return graph_push(g, (Node){.op = OP_TABLE, .table = copy, .n = {n}});
+}
+
+int ir_iota(Graph *g, DType dtype, Shape shape, int axis) {
+  return graph_push(g, (Node){.op = OP_IOTA, .dtype = dtype, .shape = shape, .n = {axis}});
+}
+
+int ir_load(Graph *g, const char *var) { return graph_push(g, (Node){.op = OP_LOAD, .name = var}); }
+
+int ir_store(Graph *g, const char *var, int value) {
+  return graph_push(g, (Node){.op = OP_STORE, .name = var, .nin = 1, .in = (int[]){value}});
+}
+
+int ir_unary(Graph *g, Op op, int x) { return graph_push(g, (Node){.op = op, .nin = 1, .in = (int[]){x}}); }
+
+int ir_cast(Graph *g, DType dtype, int x) {
+  if (graph_node(g, x)->dtype == dtype) return x;
+  return graph_push(g, (Node){.op = OP_CAST, .dtype = dtype, .nin = 1, .in = (int[]){x}});
+}
+
+int ir_reshape(Graph *g, int x, Shape shape) {
+  if (shape_equal(&graph_node(g, x)->shape, &shape)) return x;
+  return graph_push(g, (Node){.op = OP_RESHAPE, .shape = shape, .nin = 1, .in = (int[]){x}});
+}
+
+int ir_permute(Graph *g, int x, const int *axes) {
+  Node node = {.op = OP_PERMUTE, .nin = 1, .in = (int[]){x}};
+  for (int i = 0; i < graph_node(g, x)->shape.rank; i++) node.n[i] = axes[i];
+  return graph_push(g, node);
+}
+
+int ir_transpose(Graph *g, int x) {
+  CHECK(graph_node(g, x)->shape.rank == 2);
+  return ir_permute(g, x, (int[]){1, 0});
+}
+
+int ir_slice(Graph *g, int x, int axis, int64_t lo, int64_t hi) {
+  const Shape *s = &graph_node(g, x)->shape;
+  CHECK(axis >= 0 && axis < s->rank);
+  if (lo == 0 && hi == s->dim[axis]) return x;
+  return graph_push(g, (Node){.op = OP_SLICE, .n = {axis, lo, hi}, .nin = 1, .in = (int[]){x}});
+}
+
+int ir_broadcast(Graph *g, int x, Shape shape) {
+  Shape s = graph_node(g, x)->shape;
+  if (s.rank < shape.rank) {
+    Shape padded = {.rank = shape.rank};
+    for (int i = 0; i < shape.rank; i++) padded.dim[i] = i < shape.rank - s.rank ? 1 : s.dim[i - (shape.rank - s.rank)];
+    x = ir_reshape(g, x, padded);
+    s = padded;
+  }
+  if (shape_equal(&s, &shape)) return x;
+  return graph_push(g, (Node){.op = OP_BROADCAST, .shape = shape, .nin = 1, .in = (int[]){x}});
+}
+
+int ir_concat(Graph *g, const int *xs, int n, int axis) {
+  if (n == 1) return xs[0];
+  return graph_push(g, (Node){.op = OP_CONCAT, .n = {axis}, .nin = n, .in = (int *)xs});
+}
+
+static Shape shape_common(const Shape *a, const Shape *b) {
+  const Shape *longer = a->rank >= b->rank ? a : b, *shorter = a->rank >= b->rank ? b : a;
+  Shape s = *longer;
+  for (int i = 0; i < shorter->rank; i++) {
+    int j = longer->rank - shorter->rank + i;
+    if (s.dim[j] == 1) s.dim[j] = shorter->dim[i];
+  }
+  return s;
+}
+
+int ir_binary(Graph *g, Op op, int a, int b) {
+  Shape s = shape_common(&graph_node(g, a)->shape, &graph_node(g, b)->shape);
+  return graph_push(g, (Node){.op = op, .nin = 2, .in = (int[]){ir_broadcast(g, a, s), ir_broadcast(g, b, s)}});
+}
+
+int ir_select(Graph *g, int p, int a, int b) {
+  Shape s = shape_common(&graph_node(g, a)->shape, &graph_node(g, b)->shape);
+  s = shape_common(&s, &graph_node(g, p)->shape);
+  int in[] = {ir_broadcast(g, p, s), ir_broadcast(g, a, s), ir_broadcast(g, b, s)};
+  return graph_push(g, (Node){.op = OP_SELECT, .nin = 3, .in = in});
+}
+
+int ir_reduce(Graph *g, Op op, int x, int axis) { return graph_push(g, (Node){.op = op, .n = {axis}, .nin = 1, .in = (int[]){x}}); }
+
+int ir_sum_all(Graph *g, int x) {
+  Shape s = graph_node(g, x)->shape;
+  for (int i = s.rank - 1; i >= 0; i--) x = ir_reduce(g, OP_SUM, x, i);
+  return ir_reshape(g, x, shape_scalar());
+}
+
+int ir_matmul(Graph *g, int a, bool ta, int b, bool tb) {
+  return graph_push(g, (Node){.op = OP_MATMUL, .n = {ta, tb}, .nin = 2, .in = (int[]){a, b}});
+}
+
+int ir_result(Graph *g, int x, int i) { return graph_push(g, (Node){.op = OP_RESULT, .n = {i}, .nin = 1, .in = (int[]){x}}); }
