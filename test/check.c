@@ -2,7 +2,6 @@
 #include "test/check.h"
 
 #include <errno.h>
-#include <ftw.h>
 #include <math.h>
 #include <setjmp.h>
 #include <stdarg.h>
@@ -10,6 +9,8 @@
 #include <stdlib.h>
 #include <string.h>
 #include <sys/wait.h>
+
+#include "src/base/file.h"
 
 typedef struct Test {
   const char *name;
@@ -98,13 +99,8 @@ const char *check_folder(void) {
   return folder;
 }
 
-static int remove_one(const char *path, const struct stat *info, int type, struct FTW *where) {
-  (void)info, (void)type, (void)where;
-  return remove(path);
-}
-
 static void folder_close(void) {
-  if (*folder) nftw(folder, remove_one, 16, FTW_DEPTH | FTW_PHYS);
+  if (*folder) try_tree_remove(folder, NULL); /* what stays is the runner's to remove */
   *folder = 0;
 }
 
