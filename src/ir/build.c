@@ -195,3 +195,10 @@ int ir_matmul(Graph *g, int a, bool ta, int b, bool tb) {
 }
 
 int ir_result(Graph *g, int x, int i) { return graph_push(g, (Node){.op = OP_RESULT, .n = {i}, .nin = 1, .in = (int[]){x}}); }
+
+int ir_attention(Graph *g, int q, int k, int v, int start, double scale, int64_t window) {
+  int x = graph_push(g, (Node){.op = OP_ATTENTION, .f = scale, .n = {window}, .nin = 4, .in = (int[]){q, k, v, start}});
+  int o = ir_result(g, x, 0);
+  ir_result(g, x, 1);
+  return o;
+}

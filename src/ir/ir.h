@@ -223,6 +223,8 @@ int ir_reduce(Graph *g, Op op, int x, int axis);
 int ir_sum_all(Graph *g, int x); /* to a scalar */
 int ir_matmul(Graph *g, int a, bool ta, int b, bool tb);
 int ir_result(Graph *g, int x, int i);
+/* The node with both its results right behind it (differentiation finds lse there); returns o. */
+int ir_attention(Graph *g, int q, int k, int v, int start, double scale, int64_t window);
 static inline int ir_add(Graph *g, int a, int b) { return ir_binary(g, OP_ADD, a, b); }
 static inline int ir_sub(Graph *g, int a, int b) { return ir_binary(g, OP_SUB, a, b); }
 static inline int ir_mul(Graph *g, int a, int b) { return ir_binary(g, OP_MUL, a, b); }
