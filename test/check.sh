@@ -71,7 +71,7 @@ check_main() {
       echo "ok $name"
       passed=$((passed + 1))
     else
-      echo "FAILED $name: $(tail -n 1 "$log")"
+      echo "FAILED $name: $(head -n 1 "$log")"
       sed 's/^/  | /' "$log" >&2
       failed=$((failed + 1))
     fi
