@@ -264,3 +264,14 @@ TEST(clock_moves_forward) {
   char text[32];
   EXPECT(strlen(clock_utc(text)) == strlen("2026-11-29T10:02:11Z"));
 }
+
+TEST(crc32c_of_pieces_combines_to_that_of_the_whole) {
+  unsigned char bytes[1000];
+  for (int i = 0; i < 1000; i++) bytes[i] = (unsigned char)(i * 7);
+  EXPECT(crc32c(0, "123456789", 9) == 0xe3069283);
+  uint32_t whole = crc32c(0, bytes, 1000);
+  for (size_t cut = 0; cut <= 1000; cut += 37) {
+    EXPECT(crc32c(crc32c(0, bytes, cut), bytes + cut, 1000 - cut) == whole);
+    EXPECT(crc32c_combine(crc32c(0, bytes, cut), crc32c(0, bytes + cut, 1000 - cut), 1000 - cut) == whole);
+  }
+}

@@ -1,0 +1,43 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* A model's config.json as Hugging Face's transformers writes and reads it, for the architectures in io/names.h. */
+#ifndef IO_HF_CONFIG_H
+#define IO_HF_CONFIG_H
+
+#include <stdbool.h>
+#include <stdint.h>
+
+#include "io/names.h"
+#include "src/base/arena.h"
+#include "src/base/fail.h"
+
+typedef struct HfRope {
+  RopeKind kind;
+  double theta;
+  /* of ROPE_WAVELENGTH */
+  double factor, low_freq_factor, high_freq_factor;
+  int64_t original_max_position_embeddings;
+} HfRope;
+
+typedef struct HfConfig {
+  int architecture; /* of name_architecture */
+  int64_t hidden_size, intermediate_size, num_hidden_layers, num_attention_heads;
+  int64_t num_key_value_heads; /* absent or null in the file: num_attention_heads */
+  int64_t head_dim;            /* absent or null in the file: hidden_size / num_attention_heads */
+  int64_t vocab_size, max_position_embeddings;
+  double rms_norm_eps, initializer_range;
+  bool tie_word_embeddings;
+  HfRope rope;
+  const char *const *warnings; /* one a field that was not understood, without "warn"; in the arena of the read */
+  int n_warnings;
+} HfConfig;
+
+/* path is a config.json or the folder that holds one.  What would change the model's arithmetic and is not built (biases,
+ * another activation, another rope scaling, quantised weights, another architecture) is an error that names the field; both
+ * the rope_parameters form and the older rope_theta + rope_scaling form are read. */
+HfConfig hf_config_read(Arena *arena, const char *path);
+bool try_hf_config_read(Arena *arena, const char *path, HfConfig *config, Why *why);
+
+/* In the older form, which every version reads.  path is the file. */
+bool try_hf_config_write(const char *path, const HfConfig *config, Why *why);
+
+#endif
