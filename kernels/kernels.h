@@ -24,6 +24,8 @@ typedef struct BigImpl {
   /* text: C source of `void SYMBOL(const BigCall *call)` specialised for this call, appended to source; it will be compiled
    * with the run's generated kernels (cc -O3 -march=native -ffp-contract=off -fopenmp), after kernels_prelude. */
   void (*text)(const BigCall *call, const char *symbol, Text *source);
+  /* native: the file of the library behind it, once native has found it; NULL: none but this program. */
+  const char *(*library)(void);
 } BigImpl;
 
 /* What precedes generated code: big.h's text, vector types, exp/log.  Never freed. */
@@ -31,6 +33,20 @@ const char *kernels_prelude(void);
 
 /* Row number i of op, in the order of the fixed rule; NULL past the last. */
 const BigImpl *kernels_row(const char *op, int i);
+
+/* Whether the row applies to the call, is there, and computes right.  A row that stands on a library is run on the call's
+ * own shapes and compared with plain arithmetic before its first use; the verdict is remembered in this process, and in the
+ * verdicts' folder by library file, CPU and call. */
+bool kernels_try_row(const BigImpl *row, const BigCall *call, Why *why);
+
+/* Runs a matmul on the call's own shapes with data of its own, and compares: for rows of text once they are compiled. */
+bool kernels_try_check(const BigCall *call, BigRun *run, Why *why);
+
+/* The folder of verdicts (copied), one that only the user can write; NULL, the state at start: none. */
+void kernels_set_verdicts(const char *folder);
+
+/* Line i of what kernels_choose met and went round, for a warning ("matmul: onednn computes wrong: …"); NULL past the last. */
+const char *kernels_note(int i);
 
 /* The first row of op that applies, is available and is deterministic; `only` (NULL or "auto": any) restricts the names.
  * Ends the job when there is none, naming the key. */

@@ -1,0 +1,111 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* What precedes every generated translation unit: elementary functions that a compiler can vectorise.
+ *
+ * Each is branchless float arithmetic, so a loop that calls it under "#pragma omp simd" becomes vector code, and each is
+ * within 2 ulp of the exact value over the whole range: infinities, NaN, denormal arguments and results included.
+ * Polynomials are minimax fits (Remez) on the reduced range. */
+#include <math.h>
+#include <string.h>
+
+/* All that is used of omp.h, which not every compiler has at hand. */
+int omp_get_thread_num(void);
+int omp_get_num_threads(void);
+int omp_get_max_threads(void);
+
+/* sqrtf becomes one instruction and comparisons may be if-converted; no value changes. */
+#if defined(__GNUC__) && !defined(__clang__)
+#pragma GCC optimize("no-math-errno", "no-trapping-math")
+#endif
+
+#define HPT_INLINE static inline __attribute__((always_inline, unused))
+
+/* a·b + c in one rounding where the CPU has it; where it has not, these functions are right with two roundings too. */
+HPT_INLINE float hpt_fma(float a, float b, float c) {
+#if defined(__FMA__) || defined(__AVX512F__) || defined(__aarch64__)
+  return __builtin_fmaf(a, b, c);
+#else
+  return a * b + c;
+#endif
+}
+
+HPT_INLINE int32_t hpt_bits(float x) {
+  union {
+    float f;
+    int32_t i;
+  } u = {x};
+  return u.i;
+}
+
+HPT_INLINE float hpt_from_bits(int32_t i) {
+  union {
+    int32_t i;
+    float f;
+  } u = {i};
+  return u.f;
+}
+
+/* exp(x) = 2^n · exp(r), |r| <= ln 2 / 2, n = x / ln 2 rounded by the shift.  2^n is applied in two halves, so that a result
+ * beyond the normal range is rounded once. */
+HPT_INLINE float hpt_exp(float x) {
+  const float shift = 0x1.8p23f;
+  x = x < -104.0f ? -104.0f : x; /* exp(-104) rounds to 0, exp(89) to infinity; a NaN passes both */
+  x = x > 89.0f ? 89.0f : x;
+  float t = hpt_fma(x, 0x1.715476p0f, shift);
+  float n = t - shift;
+  float r = hpt_fma(n, -0x1.62e4p-1f, x);
+  r = hpt_fma(n, -0x1.7f7d1cp-20f, r);
+  float p = 0x1.6a1cp-10f;
+  p = hpt_fma(p, r, 0x1.123fdp-7f);
+  p = hpt_fma(p, r, 0x1.555914p-5f);
+  p = hpt_fma(p, r, 0x1.55548ap-3f);
+  p = hpt_fma(p, r, 0x1.fffffcp-2f);
+  float one_r = 1.0f + r, lost = r - (one_r - 1.0f);
+  p = one_r + hpt_fma(p, r * r, lost);
+  int32_t k = (int32_t)((uint32_t)hpt_bits(t) - (uint32_t)hpt_bits(shift));
+  k = k < -152 ? -152 : k; /* what a NaN leaves in k must still be an exponent */
+  k = k > 130 ? 130 : k;
+  int32_t half = k >> 1;
+  return p * hpt_from_bits((half + 127) << 23) * hpt_from_bits((k - half + 127) << 23);
+}
+
+/* log(x) = n·ln 2 + log(1 + f), 1 + f in [√½, √2). */
+HPT_INLINE float hpt_log(float x) {
+  int32_t tiny = x < 0x1p-126f;
+  int32_t i = hpt_bits(tiny ? x * 0x1p25f : x) - 0x3f3504f3;
+  float n = (float)((i >> 23) - (tiny ? 25 : 0));
+  float f = hpt_from_bits((i & 0x7fffff) + 0x3f3504f3) - 1.0f;
+  float p = 0x1.144cp-4f;
+  p = hpt_fma(p, f, -0x1.de36cap-4f);
+  p = hpt_fma(p, f, 0x1.e6f28ap-4f);
+  p = hpt_fma(p, f, -0x1.fc2306p-4f);
+  p = hpt_fma(p, f, 0x1.233758p-3f);
+  p = hpt_fma(p, f, -0x1.555c46p-3f);
+  p = hpt_fma(p, f, 0x1.99a4b6p-3f);
+  p = hpt_fma(p, f, -0x1.000006p-2f);
+  p = hpt_fma(p, f, 0x1.555548p-2f);
+  float r = hpt_fma(hpt_fma(p, f, -0.5f), f * f, n * 0x1.7f7d1cp-20f);
+  r = hpt_fma(n, 0x1.62e4p-1f, f + r);
+  r = x == 0.0f ? -__builtin_inff() : r;
+  r = x < 0.0f ? __builtin_nanf("") : r;
+  return x < __builtin_inff() ? r : x; /* infinity and NaN are their own logarithms */
+}
+
+/* Of the two forms of 1 / (1 + exp(-x)) the one whose exponential cannot overflow; then what 1 + e lost is put right. */
+HPT_INLINE float hpt_sigmoid(float x) {
+  float e = hpt_exp(-__builtin_fabsf(x)), d = 1.0f + e, lost = e - (d - 1.0f);
+  float q = (x < 0.0f ? e : 1.0f) / d, inverse = x < 0.0f ? 1.0f - q : q;
+  return q - q * lost * inverse;
+}
+
+HPT_INLINE float hpt_tanh(float x) {
+  float a = __builtin_fabsf(x), u = x * x;
+  float p = 0x1.5256d8p-6f + u * -0x1.76ac1ap-8f;
+  p = hpt_fma(p, u, -0x1.b84448p-5f);
+  p = hpt_fma(p, u, 0x1.110768p-3f);
+  p = hpt_fma(p, u, -0x1.555534p-2f);
+  float small = hpt_fma(p * u, a, a);
+  float large = 1.0f - 2.0f / (hpt_exp(2.0f * a) + 1.0f);
+  return __builtin_copysignf(a < 0.625f ? small : large, x);
+}
+
+HPT_INLINE float hpt_rsqrt(float x) { return 1.0f / __builtin_sqrtf(x); }

@@ -1,0 +1,39 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* What the files of this folder share: the functions behind the rows of the table, and the libraries they stand on. */
+#ifndef KERNELS_ROWS_H
+#define KERNELS_ROWS_H
+
+#include "kernels/kernels.h"
+
+/* A shared library found at run time. */
+typedef struct Library {
+  const char *path; /* the file it was loaded from */
+  void *handle;
+} Library;
+
+/* Opens the first of names (NULL-terminated) that loads, once a process: later calls answer as the first did. */
+bool library_try_open(Library *library, const char *const *names, Why *why);
+void *library_symbol(const Library *library, const char *name); /* NULL: not there */
+
+/* matmul's operand as BLAS sees it in row-major order: whether it is transposed, and its leading dimension. */
+typedef struct Operand {
+  bool transposed;
+  int64_t ld;
+} Operand;
+Operand operand_of(const BigView *view);
+
+/* Plain loops in double: the judge of the rest. */
+BigRun *reference_matmul(Why *why);
+BigRun *reference_attention(Why *why);
+BigRun *reference_attention_grad(Why *why);
+BigRun *reference_embedding(Why *why);
+BigRun *reference_embedding_grad(Why *why);
+
+bool embedding_applies(const BigCall *call);
+BigRun *parallel_embedding(Why *why);
+BigRun *parallel_embedding_grad(Why *why);
+
+BigRun *onednn_matmul(Why *why);
+const char *onednn_library(void);
+
+#endif

@@ -1,0 +1,95 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* The table of big-op implementations and the fixed rule: the first row that applies, is there and computes right.  Rows
+ * of one op are in the order of speed on the CPUs measured (test/bench); its plain reference is last. */
+#include "kernels/kernels.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+#include "kernels/rows.h"
+#include "kernels/texts.h"
+#include "src/base/arena.h"
+
+static const BigImpl rows[] = {
+    {.op = "matmul", .name = "onednn", .deterministic = true, .native = onednn_matmul, .library = onednn_library},
+    {.op = "matmul", .name = "reference", .deterministic = true, .native = reference_matmul},
+    {.op = "attention", .name = "reference", .deterministic = true, .native = reference_attention},
+    {.op = "attention_grad", .name = "reference", .deterministic = true, .native = reference_attention_grad},
+    {.op = "embedding", .name = "rows", .deterministic = true, .applies = embedding_applies, .native = parallel_embedding},
+    {.op = "embedding", .name = "reference", .deterministic = true, .native = reference_embedding},
+    {.op = "embedding_grad",
+     .name = "sorted",
+     .deterministic = true,
+     .applies = embedding_applies,
+     .native = parallel_embedding_grad},
+    {.op = "embedding_grad", .name = "reference", .deterministic = true, .native = reference_embedding_grad},
+};
+enum { ROWS = sizeof rows / sizeof *rows };
+
+const BigImpl *kernels_row(const char *op, int i) {
+  for (int row = 0; row < ROWS; row++)
+    if (strcmp(rows[row].op, op) == 0 && i-- == 0) return &rows[row];
+  return NULL;
+}
+
+const char *kernels_prelude(void) {
+  static char *prelude;
+  if (prelude) return prelude;
+  Text text = {0};
+  text_printf(&text, "%s%s", text_big, text_prelude);
+  return prelude = text.at;
+}
+
+Operand operand_of(const BigView *view) {
+  bool transposed = view->stride[1] != 1 && view->dim[1] != 1;
+  int lead = transposed ? 1 : 0;
+  /* A stride of a dimension of size 1 says nothing; BLAS wants a leading dimension that could be. */
+  return (Operand){transposed, view->dim[lead] == 1 ? view->dim[1 - lead] : view->stride[lead]};
+}
+
+/* What kernels_choose went round; a line each, the same line once. */
+static Text notes;
+
+static void note_add(const char *op, const char *name, const char *why) {
+  Text line = {0};
+  text_printf(&line, "%s: %s %s\n", op, name, why);
+  if (!notes.at || !strstr(notes.at, line.at)) text_add(&notes, line.at, line.n);
+  text_close(&line);
+}
+
+const char *kernels_note(int i) {
+  static char *line;
+  const char *at = notes.at;
+  for (; at && *at && i > 0; i--) at = strchr(at, '\n') + 1;
+  if (!at || !*at) return NULL;
+  free(line);
+  return line = strndup(at, (size_t)(strchr(at, '\n') - at));
+}
+
+static bool name_allowed(const BigImpl *row, const char *only) {
+  return !only || strcmp(only, "auto") == 0 || strcmp(only, row->name) == 0;
+}
+
+/* "onednn, reference": for an error. */
+static void names_print(const char *op, Text *text) {
+  const BigImpl *row;
+  for (int i = 0; (row = kernels_row(op, i)); i++) text_printf(text, "%s%s", i ? ", " : "", row->name);
+}
+
+const BigImpl *kernels_choose(const char *op, const BigCall *call, const char *only) {
+  const BigImpl *row;
+  Text tried = {0}, names = {0};
+  for (int i = 0; (row = kernels_row(op, i)); i++) {
+    Why why = {""};
+    if (!name_allowed(row, only)) continue;
+    if (!row->deterministic)
+      why_not(&why, "is not deterministic");
+    else if (kernels_try_row(row, call, &why))
+      return text_close(&tried), row;
+    if (strstr(why.text, "computes wrong")) note_add(op, row->name, why.text);
+    text_printf(&tried, "\n  %s: %s", row->name, why.text);
+  }
+  names_print(op, &names);
+  fail(FAIL_INPUT, "cpu.%s: %s: no implementation can be used%s\nhelp: cpu.%s is auto or one of %s", op, only ? only : "auto",
+       tried.at ? tried.at : "", op, names.at ? names.at : "none");
+}
