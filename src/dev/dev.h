@@ -25,6 +25,8 @@ Dev *dev_open(const DevOptions *options);
 void dev_close(Dev *dev);
 const char *dev_describe(const Dev *dev); /* "AMD EPYC, 2 cores, avx512": for the banner */
 int dev_threads(const Dev *dev);
+/* Why compiled code is not kept ("/x: Read-only file system"), for one warning; NULL when it is, or was not asked for. */
+const char *dev_cache_note(const Dev *dev);
 
 /* Zeroed memory aligned to 64 bytes (huge pages where the system has them).  Ends the job, with the sizes, when there is
  * none. */
@@ -38,7 +40,7 @@ size_t dev_allocated_peak(const Dev *dev); /* the most at any time */
  * load the image.  hit: whether the cache had it; may be NULL. */
 bool dev_try_build(Dev *dev, const char *const *texts, int n, void **image, size_t *nbytes, bool *hit, Why *why);
 
-/* Loads an image; it stays loaded until the module is closed.  Ends the job when it is foreign or damaged. */
+/* Loads an image of dev_try_build; the bytes may be freed after.  Ends the job when they are foreign or damaged. */
 DevModule *dev_load(Dev *dev, const void *image, size_t nbytes);
 void *dev_symbol(DevModule *module, const char *name); /* CHECKs that it is there */
 void dev_unload(DevModule *module);

@@ -1,0 +1,71 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* What a back end is, and what the cpu one is made of.  Private to src/dev. */
+#ifndef DEV_BACK_H
+#define DEV_BACK_H
+
+#include <sys/types.h>
+
+#include "src/base/hash.h"
+#include "src/dev/dev.h"
+
+typedef struct DevOps {
+  const char *kind;
+  void (*open)(Dev *dev, const DevOptions *options); /* fills describe and the back end's own members */
+  void (*close)(Dev *dev);
+  void *(*alloc)(Dev *dev, size_t nbytes, const char *what);
+  void (*free)(Dev *dev, void *at, size_t nbytes);
+  bool (*try_build)(Dev *dev, const char *const *texts, int n, void **image, size_t *nbytes, bool *hit, Why *why);
+  void (*load)(Dev *dev, DevModule *module, const void *image, size_t nbytes);
+  void *(*symbol)(DevModule *module, const char *name); /* NULL: not there */
+  void (*unload)(DevModule *module);
+} DevOps;
+
+/* A folder of compiled code that only its user can write. */
+typedef struct Cache {
+  int fd; /* -1: none */
+  char path[4096];
+  char note[512]; /* why it is not used; "" when it is */
+} Cache;
+
+struct Dev {
+  const DevOps *ops;
+  int threads;
+  size_t allocated, peak;
+  char describe[256];
+  char *compiler; /* as given */
+  Cache cache;
+};
+
+struct DevModule {
+  const DevOps *ops;
+  void *handle;
+  int fd; /* of the memory file behind handle; -1: none */
+};
+
+extern const DevOps dev_cpu, dev_null;
+
+/* Texts to one shared object; no cache. */
+bool compile_try(const char *compiler, const char *const *texts, int n, int threads, void **object, size_t *nbytes, Why *why);
+/* Adds to key what decides the compiler's output besides the texts: which program it is, its version, its flags. */
+bool compile_try_identity(const char *compiler, Sha256 *key, Why *why);
+
+/* Starts argv in folder, outputs in folder/log, its own temporary files there too; -1: not started. */
+pid_t process_start(char *const *argv, const char *folder, const char *log, Why *why);
+/* Whether the process has ended; then its wait status (0 when somebody else took it). */
+bool process_ended(pid_t pid, int *status);
+/* Fills why with how the program ended and its log from the first line that says "error" on; false. */
+bool process_failed(const char *program, const char *folder, const char *log, int status, Why *why);
+bool process_run(char *const *argv, const char *folder, const char *log, Why *why);
+
+/* Compiled code travels and rests sealed: length and checksum at its end, so that what is cut short or damaged is not run. */
+enum { SEAL_SIZE = 32 };
+void seal_add(void **image, size_t *nbytes); /* image is malloc'd and may move */
+bool seal_holds(const void *image, size_t nbytes);
+
+/* Ends the job when the folder is one that others can write. */
+void cache_open(Cache *cache, const char *asked, const char *fallback);
+void cache_close(Cache *cache);
+bool cache_try_read(Cache *cache, const char *key, void **image, size_t *nbytes);
+void cache_write(Cache *cache, const char *key, const void *image, size_t nbytes);
+
+#endif

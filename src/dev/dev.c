@@ -1,0 +1,83 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* Hands each call to the back end and counts the bytes. */
+#include "src/dev/dev.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+#include "src/base/arena.h"
+#include "src/dev/back.h"
+
+static const DevOps *const backs[] = {&dev_cpu, &dev_null};
+
+static const DevOps *back_find(const char *kind) {
+  for (size_t i = 0; i < sizeof backs / sizeof *backs; i++)
+    if (!strcmp(backs[i]->kind, kind)) return backs[i];
+  fail(FAIL_INPUT, "no device of kind '%s' in this program\nhelp: cpu", kind);
+}
+
+Dev *dev_open(const DevOptions *options) {
+  CHECK(options->threads >= 1);
+  Dev *dev = xmalloc(sizeof *dev);
+  *dev = (Dev){.ops = back_find(options->kind), .threads = options->threads, .cache.fd = -1};
+  dev->ops->open(dev, options);
+  return dev;
+}
+
+void dev_close(Dev *dev) {
+  if (!dev) return;
+  CHECK(dev->allocated == 0);
+  dev->ops->close(dev);
+  free(dev);
+}
+
+const char *dev_describe(const Dev *dev) { return dev->describe; }
+
+int dev_threads(const Dev *dev) { return dev->threads; }
+
+const char *dev_cache_note(const Dev *dev) { return dev->cache.note[0] ? dev->cache.note : NULL; }
+
+void *dev_alloc(Dev *dev, size_t nbytes, const char *what) {
+  void *at = dev->ops->alloc(dev, nbytes, what);
+  dev->allocated += nbytes;
+  if (dev->allocated > dev->peak) dev->peak = dev->allocated;
+  return at;
+}
+
+void dev_free(Dev *dev, void *at, size_t nbytes) {
+  if (!at) return;
+  CHECK(nbytes <= dev->allocated);
+  dev->allocated -= nbytes;
+  dev->ops->free(dev, at, nbytes);
+}
+
+size_t dev_allocated(const Dev *dev) { return dev->allocated; }
+
+size_t dev_allocated_peak(const Dev *dev) { return dev->peak; }
+
+bool dev_try_build(Dev *dev, const char *const *texts, int n, void **image, size_t *nbytes, bool *hit, Why *why) {
+  bool found = false, built = dev->ops->try_build(dev, texts, n, image, nbytes, &found, why);
+  if (hit) *hit = found;
+  return built;
+}
+
+DevModule *dev_load(Dev *dev, const void *image, size_t nbytes) {
+  DevModule *module = xmalloc(sizeof *module);
+  *module = (DevModule){.ops = dev->ops, .fd = -1};
+  dev->ops->load(dev, module, image, nbytes);
+  return module;
+}
+
+void *dev_symbol(DevModule *module, const char *name) {
+  void *at = module->ops->symbol(module, name);
+  if (!at)
+    fail(FAIL_BUG, "compiled code has no '%s'\nhelp: this is a fault of hpctrain; please report it with run.yaml and log.txt",
+         name);
+  return at;
+}
+
+void dev_unload(DevModule *module) {
+  if (!module) return;
+  module->ops->unload(module);
+  free(module);
+}

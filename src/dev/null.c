@@ -1,0 +1,54 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* The device that does nothing: memory is address space without pages, code is a function that returns. */
+#include <stdio.h>
+#include <stdlib.h>
+#include <sys/mman.h>
+
+#include "src/base/arena.h"
+#include "src/dev/back.h"
+
+static void null_open(Dev *dev, const DevOptions *options) {
+  (void)options;
+  snprintf(dev->describe, sizeof dev->describe, "null");
+}
+
+static void null_close(Dev *dev) { (void)dev; }
+
+static void *null_alloc(Dev *dev, size_t nbytes, const char *what) {
+  void *at = mmap(NULL, nbytes ? nbytes : 1, PROT_NONE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
+  if (at == MAP_FAILED)
+    fail(FAIL_MACHINE, "no address space for %s: %zu bytes, %zu taken before\nhelp: plan a smaller run", what, nbytes,
+         dev->allocated);
+  return at;
+}
+
+static void null_free(Dev *dev, void *at, size_t nbytes) {
+  (void)dev;
+  CHECK(munmap(at, nbytes ? nbytes : 1) == 0);
+}
+
+static bool null_try_build(Dev *dev, const char *const *texts, int n, void **image, size_t *nbytes, bool *hit, Why *why) {
+  (void)dev, (void)texts, (void)n, (void)hit, (void)why;
+  *image = xmalloc(1);
+  *nbytes = 0;
+  return true;
+}
+
+static void null_load(Dev *dev, DevModule *module, const void *image, size_t nbytes) {
+  (void)dev, (void)module, (void)image, (void)nbytes;
+}
+
+static void nothing(void) {}
+
+static void *null_symbol(DevModule *module, const char *name) {
+  (void)module, (void)name;
+  union {
+    void (*code)(void);
+    void *at;
+  } symbol = {.code = nothing};
+  return symbol.at;
+}
+
+static void null_unload(DevModule *module) { (void)module; }
+
+const DevOps dev_null = {"null", null_open, null_close, null_alloc, null_free, null_try_build, null_load, null_symbol, null_unload};
