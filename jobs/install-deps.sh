@@ -75,7 +75,15 @@ if ! known; then
   updated=yes
 fi
 names=()
-for name in "${missing[@]}"; do names+=("$(full_name "$name")"); done
+for name in "${missing[@]}"; do
+  full=$(full_name "$name")
+  if [ -n "$full" ]; then
+    names+=("$full")
+  else
+    echo "note  no package of oneDNN's library here; hpctrain does without"
+  fi
+done
+[ ${#names[@]} -gt 0 ] || exit 0
 echo "packages  installing ${names[*]}${as_root:+ (sudo)}"
 if ! apt install --no-install-recommends -y "${names[@]}" > /dev/null; then
   [ -z "$updated" ] || exit 3

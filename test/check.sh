@@ -69,6 +69,7 @@ check_main() {
     status=$?
     if [ "$status" = 0 ]; then
       echo "ok $name"
+      grep '^note' "$log" >&2
       passed=$((passed + 1))
     else
       echo "FAILED $name: $(head -n 1 "$log")"

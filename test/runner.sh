@@ -77,6 +77,7 @@ run_row() {
   printf '%-6s %-28s %4d passed %3d failed %5d.%02d s\n' "$([ "$bad" = 0 ] && echo ok || echo FAILED)" "$label" "$good" "$bad" \
     $((took / 100)) $((took % 100))
   rm -rf "${tmp:?}/${label// /-}"
+  grep '^note' "$log.err" | sed 's/^/  /'
   [ "$bad" = 0 ] && return
   printf '%s\n' "${verdict#*$'\n'}"
   tail -n 20 "$log.err" | sed 's/^/  | /'

@@ -97,6 +97,12 @@ test_failure_of_a_later_rank_is_seen() {
   expect_out 'FAILED b: rank 1'
 }
 
+test_note_of_a_program_is_shown() {
+  program notes <<< "$good; echo 'note  no network' >&2; echo ok a; echo ok b; echo 2 passed, 0 failed"
+  runner 0 quick
+  expect_out '^ *note  no network$'
+}
+
 test_tiers_include_the_faster_ones() {
   program first <<< "$good; echo ok a; echo ok b; echo 2 passed, 0 failed"
   sed 's/^first quick/second suite/; s/^first/third/' plan > more
