@@ -13,13 +13,16 @@ cd "$root" || exit 1
 [ $# -gt 0 ] || set -- includes licence length lists format
 
 # Headers of the C library and the kernel, which every room may include.
-libc='assert ctype errno fenv float inttypes iso646 limits locale math setjmp signal stdalign stdarg stdatomic stdbool stddef
-stdint stdio stdlib stdnoreturn string tgmath threads time uchar wchar wctype aio cpuid dirent dlfcn endian execinfo fcntl fnmatch ftw
-getopt glob grp ifaddrs langinfo libgen link malloc netdb poll pthread pwd regex sched search semaphore spawn strings sysexits
-syslog termios ucontext unistd utime wordexp'
+libc='aio assert cpuid ctype dirent dlfcn elf endian errno execinfo fcntl fenv float fnmatch ftw getopt glob grp ifaddrs
+inttypes iso646 langinfo libgen limits link locale malloc math netdb poll pthread pwd regex sched search semaphore
+setjmp signal spawn stdalign stdarg stdatomic stdbool stddef stdint stdio stdlib stdnoreturn string strings sysexits
+syslog termios tgmath threads time uchar ucontext unistd utime wchar wctype wordexp'
 
 sources() { find src kernels io test -name '*.[ch]' -o -name '*.cu' -o -name '*.cuh' 2> /dev/null | sort; }
-scripts() { find autogen.sh configure.ac Makefile.am .ci jobs kernels test -type f \( -name '*.sh' -o -name '*.py' -o -name '*.ac' -o -name '*.am' -o -path '.ci/*' \) | sort; }
+scripts() {
+  echo autogen.sh configure.ac Makefile.am | tr ' ' '\n'
+  find .ci jobs kernels test -type f \( -name '*.sh' -o -name '*.py' -o -path '.ci/*' \)
+}
 
 check_includes() {
   sources | xargs awk -v libc="$libc" '
@@ -102,7 +105,7 @@ check_format() {
   local tool
   for tool in clang-format-14 clang-format; do
     "$tool" --version 2> /dev/null | grep -q 'version 14\.' || continue
-    sources | xargs "$tool" --style=file --dry-run 2>&1 | sed -n 's/^\([^:]*:[0-9]*\):.*should be clang-formatted.*/\1: clang-format would change it/p'
+    sources | xargs "$tool" --style=file --dry-run 2>&1 | sed -n 's/^\([^:]*:[0-9]*\):.*should be clang-formatted.*/\1: clang-format would change it/p' | uniq
     return
   done
   echo 'note  no clang-format 14: the format is not checked' >&2

@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
+#include <errno.h>
+#include <fcntl.h>
 #include <float.h>
-#include <locale.h>
 #include <math.h>
 #include <stdint.h>
 #include <stdlib.h>
@@ -8,6 +9,7 @@
 
 #include "src/base/arena.h"
 #include "src/base/clock.h"
+#include "src/base/file.h"
 #include "src/base/hash.h"
 #include "src/base/rng.h"
 #include "src/base/text.h"
@@ -274,4 +276,45 @@ TEST(crc32c_of_pieces_combines_to_that_of_the_whole) {
     EXPECT(crc32c(crc32c(0, bytes, cut), bytes + cut, 1000 - cut) == whole);
     EXPECT(crc32c_combine(crc32c(0, bytes, cut), crc32c(0, bytes + cut, 1000 - cut), 1000 - cut) == whole);
   }
+}
+
+TEST(file_is_whole_or_as_it_was) {
+  Arena *arena = arena_open();
+  Why why;
+  const char *path = arena_printf(arena, "%s/a/b/file", check_folder());
+  EXPECT(!try_file_write(path, "new", 3, &why) && strstr(why.text, path));
+  EXPECT(try_folder_make(arena_printf(arena, "%s/a/b", check_folder()), &why));
+  EXPECT(try_file_write(path, "old", 3, &why) && try_file_write(path, "longer", 6, &why));
+  size_t n;
+  char *bytes = file_read(path, &n);
+  EXPECT(n == 6);
+  EXPECT_TEXT(bytes, "longer");
+  free(bytes);
+  EXPECT(access(arena_printf(arena, "%s.tmp", path), F_OK) != 0);
+  EXPECT(!try_folder_make(path, &why) && strstr(why.text, path));
+  arena_close(arena);
+}
+
+TEST(tree_removal_follows_no_link) {
+  Arena *arena = arena_open();
+  Why why;
+  const char *tree = arena_printf(arena, "%s/tree", check_folder()), *other = arena_printf(arena, "%s/other", check_folder());
+  EXPECT(try_folder_make(arena_printf(arena, "%s/deep/er", tree), &why) && try_folder_make(other, &why));
+  EXPECT(symlink(other, arena_printf(arena, "%s/deep/link", tree)) == 0);
+  EXPECT(try_tree_remove(tree, &why) && access(tree, F_OK) != 0);
+  EXPECT(access(other, F_OK) == 0);
+  EXPECT(try_tree_remove(tree, &why));
+  arena_close(arena);
+}
+
+TEST(bytes_come_back_from_their_offset) {
+  Arena *arena = arena_open();
+  char bytes[4];
+  int fd = open(arena_printf(arena, "%s/file", check_folder()), O_RDWR | O_CREAT, 0600);
+  EXPECT(fd >= 0);
+  EXPECT(fd_write_at(fd, "abcd", 4, 100) && fd_read_at(fd, bytes, 4, 100) && memcmp(bytes, "abcd", 4) == 0);
+  EXPECT(!fd_read_at(fd, bytes, 4, 102) && errno == 0);
+  close(fd);
+  EXPECT(!fd_write_at(-1, "a", 1, 0) && errno != 0);
+  arena_close(arena);
 }
