@@ -149,5 +149,6 @@ int main(int argc, char **argv) {
   }
   if (check_after) check_after();
   if (rank == 0) printf("%d passed, %d failed\n", passed, failed);
+  fflush(stdout); /* a leak checker may end the process before the library would */
   return failed ? 1 : 0;
 }
