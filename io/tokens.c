@@ -1,0 +1,254 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* A file is mapped whole, after its size has been held against its header, so that no later access leaves it.  Finding the
+ * file of an id is a binary search over where files start; there is no other index, at any size. */
+#include "io/tokens.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <glob.h>
+#include <inttypes.h>
+#include <math.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/mman.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include "io/token_file.h"
+#include "src/base/arena.h"
+#include "src/base/rng.h"
+#include "src/base/vec.h"
+
+typedef struct File {
+  const char *path;
+  const unsigned char *map; /* NULL for an empty file */
+  size_t nbytes;            /* mapped */
+  int64_t start, n;         /* ids: before this file, in it */
+  int width, header;        /* bytes */
+} File;
+
+struct Tokens {
+  Arena *arena;
+  VEC(File) files;
+  int64_t n, vocab;
+};
+
+/* What people take for token files.  Known by their first bytes. */
+static const struct {
+  const char *magic;
+  int n;
+  const char *what;
+} foreign[] = {
+    {"\x8a\xd8\x34\x01", 4, "an llm.c evaluation file"}, /* 20240522 */
+    {"\xc6\xd7\x34\x01", 4, "an llm.c model"},           /* 20240326 */
+    {"\xc7\xd7\x34\x01", 4, "an llm.c training state"},  /* 20240327 */
+    {"\xc8\xd7\x34\x01", 4, "an llm.c tokenizer"},       /* 20240328 */
+    {"\xa3\xd9\x34\x01", 4, "an llm.c model"},           /* 20240803 */
+    {"MMIDIDX", 7, "a Megatron index; its .bin beside it is headerless"},
+    {"\x93NUMPY", 6, "a NumPy array"},
+    {"\x89HDF", 4, "an HDF5 file"},
+    {"PK\3\4", 4, "a zip archive"},
+    {"\x1f\x8b", 2, "compressed with gzip"},
+    {"\x28\xb5\x2f\xfd", 4, "compressed with zstd"},
+    {"PAR1", 4, "a Parquet file"},
+};
+
+/* --- opening ------------------------------------------------------------------------------------------------------------ */
+
+static bool check_foreign(const unsigned char *start, size_t n, const char *path, Why *why) {
+  for (size_t i = 0; i < sizeof foreign / sizeof *foreign; i++)
+    if (n >= (size_t)foreign[i].n && !memcmp(start, foreign[i].magic, (size_t)foreign[i].n))
+      return why_not(why, "%s is %s, no token file\nhelp: make one with hpctrain tokenize", path, foreign[i].what);
+  return true;
+}
+
+/* Fills width, header and n from the file's first bytes and size. */
+static bool read_layout(File *f, const int32_t *start, size_t n, uint64_t size, int width, Why *why) {
+  const TokenFormat *format = n >= 4 ? token_format(start[0]) : NULL;
+  if (!format) {
+    if (!check_foreign((const unsigned char *)start, n, f->path, why)) return false;
+    if (!width)
+      return why_not(why, "%s has no header that is known\nhelp: if it holds bare ids, set data.dtype to uint16 or uint32",
+                     f->path);
+    if (size % (unsigned)width)
+      return why_not(why, "%s: %" PRIu64 " bytes are no whole number of %d-byte ids\nhelp: data.dtype or the file is wrong",
+                     f->path, size, width);
+    f->width = width;
+    f->header = 0;
+    f->n = (int64_t)(size / (unsigned)width);
+    return true;
+  }
+  if (n < TOKEN_HEADER_BYTES) return why_not(why, "%s: %" PRIu64 " bytes are too short for its header", f->path, size);
+  if (start[1] != format->version)
+    return why_not(why, "%s: version %d of magic %d; version %d is read", f->path, start[1], start[0], format->version);
+  if (width && width != format->width)
+    return why_not(why, "%s: its header says %d-byte ids, data.dtype %d-byte ones\nhelp: leave data.dtype out", f->path,
+                   format->width, width);
+  uint64_t want = TOKEN_HEADER_BYTES + (uint64_t)(uint32_t)start[2] * (unsigned)format->width;
+  if (start[2] < 0 || want != size)
+    return why_not(why,
+                   "%s: %d tokens by its header make %" PRIu64 " bytes, but it has %" PRIu64
+                   "\nhelp: it was cut short or damaged; copy it again",
+                   f->path, start[2], want, size);
+  f->width = format->width;
+  f->header = TOKEN_HEADER_BYTES;
+  f->n = start[2];
+  return true;
+}
+
+static bool map_file(File *f, int fd, int width, Why *why) {
+  struct stat info;
+  int32_t start[TOKEN_HEADER_INTS] = {0};
+  if (fstat(fd, &info)) return why_not(why, "%s: %s", f->path, strerror(errno));
+  if (!S_ISREG(info.st_mode)) return why_not(why, "%s: not a plain file", f->path);
+  ssize_t n = pread(fd, start, sizeof start, 0);
+  if (n < 0) return why_not(why, "%s: %s", f->path, strerror(errno));
+  if (!read_layout(f, start, (size_t)n, (uint64_t)info.st_size, width, why)) return false;
+  f->nbytes = (size_t)info.st_size;
+  if (!f->nbytes) return true;
+  void *map = mmap(NULL, f->nbytes, PROT_READ, MAP_SHARED, fd, 0);
+  if (map == MAP_FAILED) return why_not(why, "%s: mmap: %s", f->path, strerror(errno));
+  f->map = map;
+  return true;
+}
+
+static bool add_file(Tokens *t, const char *path, int width, Why *why) {
+  File f = {.path = arena_strdup(t->arena, path), .start = t->n};
+  int fd = open(path, O_RDONLY | O_CLOEXEC);
+  if (fd < 0) return why_not(why, "%s: %s", path, strerror(errno));
+  bool ok = map_file(&f, fd, width, why);
+  close(fd);
+  if (!ok) return false;
+  vec_push(t->arena, &t->files, f);
+  t->n += f.n; /* a file is under 2^63 bytes, and so are all that one process can map */
+  return true;
+}
+
+static int by_bytes(const void *a, const void *b) { return strcmp(*(char *const *)a, *(char *const *)b); }
+
+static bool add_pattern(Tokens *t, const char *pattern, int width, Why *why) {
+  glob_t found;
+  int rc = glob(pattern, GLOB_ERR | GLOB_NOSORT | GLOB_TILDE, NULL, &found);
+  if (rc == GLOB_NOMATCH) return why_not(why, "%s: no such file\nhelp: check data.train and data.val", pattern);
+  if (rc) return why_not(why, "%s: its folder cannot be read: %s", pattern, rc == GLOB_NOSPACE ? "out of memory" : strerror(errno));
+  qsort(found.gl_pathv, found.gl_pathc, sizeof *found.gl_pathv, by_bytes);
+  bool ok = true;
+  for (size_t i = 0; ok && i < found.gl_pathc; i++) ok = add_file(t, found.gl_pathv[i], width, why);
+  globfree(&found);
+  return ok;
+}
+
+bool try_tokens_open(const char *const *patterns, int n_patterns, int width, int64_t vocab, Tokens **tokens, Why *why) {
+  CHECK((width == 0 || width == 2 || width == 4) && vocab > 0 && vocab <= INT32_MAX);
+  Arena *arena = arena_open();
+  Tokens *t = arena_new(arena, Tokens);
+  *t = (Tokens){.arena = arena, .vocab = vocab};
+  bool ok = true;
+  for (int i = 0; ok && i < n_patterns; i++) ok = add_pattern(t, patterns[i], width, why);
+  if (!ok) {
+    tokens_close(t);
+    t = NULL;
+  }
+  *tokens = t;
+  return ok;
+}
+
+Tokens *tokens_open(const char *const *patterns, int n_patterns, int width, int64_t vocab) {
+  Tokens *t;
+  Why why;
+  if (!try_tokens_open(patterns, n_patterns, width, vocab, &t, &why)) fail(FAIL_INPUT, "%s", why.text);
+  return t;
+}
+
+void tokens_close(Tokens *t) {
+  if (!t) return;
+  for (int i = 0; i < t->files.n; i++)
+    if (t->files.at[i].map) munmap((void *)t->files.at[i].map, t->files.at[i].nbytes);
+  arena_close(t->arena);
+}
+
+/* --- samples ------------------------------------------------------------------------------------------------------------ */
+
+int64_t tokens_n(const Tokens *t) { return t->n; }
+int tokens_files(const Tokens *t) { return t->files.n; }
+
+int64_t tokens_samples(const Tokens *t, int64_t S) {
+  CHECK(S > 0);
+  if (t->n <= S)
+    fail(FAIL_INPUT,
+         "%s%s: %" PRId64 " tokens are less than one sequence of %" PRId64
+         " and its last label\nhelp: more data, or a smaller train.seq_len",
+         t->files.n ? t->files.at[0].path : "no files", t->files.n > 1 ? " and the other files" : "", t->n, S);
+  return (t->n - 1) / S;
+}
+
+/* The file that holds id at. */
+static int find_file(const Tokens *t, int64_t at) {
+  int low = 0, high = t->files.n - 1;
+  while (low < high) {
+    int middle = low + (high - low + 1) / 2;
+    if (t->files.at[middle].start <= at)
+      low = middle;
+    else
+      high = middle - 1;
+  }
+  return low;
+}
+
+static _Noreturn void fail_id(const Tokens *t, const File *f, int64_t at, uint32_t id) {
+  fail(FAIL_INPUT,
+       "%s: token %" PRId64 " is %" PRIu32 ", but the vocabulary ends at %" PRId64
+       "\nhelp: these tokens are from another tokenizer%s",
+       f->path, at, id, t->vocab - 1, f->header ? "" : ", or data.dtype is wrong");
+}
+
+/* Ids from … from+n-1 of one file. */
+static void copy_ids(const Tokens *t, const File *f, int64_t from, int64_t n, int32_t *out) {
+  const unsigned char *at = f->map + f->header + from * f->width;
+  for (int64_t i = 0; i < n; i++) {
+    uint16_t narrow;
+    uint32_t id;
+    if (f->width == 2) {
+      memcpy(&narrow, at + 2 * i, 2);
+      id = narrow;
+    } else {
+      memcpy(&id, at + 4 * i, 4);
+    }
+    if (id >= t->vocab) fail_id(t, f, from + i, id);
+    out[i] = (int32_t)id;
+  }
+}
+
+void tokens_sample(const Tokens *t, int64_t i, int64_t S, int32_t *out) {
+  CHECK(S > 0 && i >= 0 && i < (t->n - 1) / S);
+  int64_t at = i * S, left = S + 1;
+  for (int k = find_file(t, at); left; k++) {
+    const File *f = &t->files.at[k];
+    int64_t from = at - f->start, take = f->n - from < left ? f->n - from : left;
+    copy_ids(t, f, from, take, out);
+    at += take;
+    out += take;
+    left -= take;
+  }
+}
+
+/* --- order -------------------------------------------------------------------------------------------------------------- */
+
+void tokens_split(int64_t n, double val_fraction, TokensRange *train, TokensRange *val) {
+  CHECK(n > 0 && val_fraction >= 0 && val_fraction < 1);
+  int64_t held = (int64_t)llround((double)n * val_fraction);
+  if (held == 0 && val_fraction > 0) held = 1;
+  if (held >= n)
+    fail(FAIL_INPUT,
+         "%" PRId64 " sequences leave none to train on beside a validation part of %g\nhelp: more data, a smaller train.seq_len, "
+         "or a file of its own in data.val",
+         n, val_fraction);
+  *train = (TokensRange){0, n - held};
+  *val = (TokensRange){n - held, held};
+}
+
+int64_t tokens_order(TokensRange range, uint64_t seed, int64_t epoch, int64_t index) {
+  CHECK(range.n > 0 && index >= 0 && index < range.n && epoch >= 0);
+  Rng rng = rng_make(seed, RNG_DATA_ORDER, "", (uint64_t)epoch);
+  return range.first + (int64_t)rng_permute(&rng, (uint64_t)range.n, (uint64_t)index);
+}

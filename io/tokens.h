@@ -1,0 +1,58 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* Token data: files of token ids, memory-mapped and read as one stream; which sample comes when; and the writer.
+ *
+ * A file is llm.c's (256 little-endian int32: magic 20240520, version 1, count, then uint16 ids; or magic 20240801, version 7,
+ * count, uint32 ids; its size must match exactly) or headerless (nanoGPT's), and then its width must be told. */
+#ifndef IO_TOKENS_H
+#define IO_TOKENS_H
+
+#include <stdbool.h>
+#include <stdint.h>
+
+#include "src/base/fail.h"
+
+/* --- reading ------------------------------------------------------------------------------------------------------------ */
+
+typedef struct Tokens Tokens;
+
+/* Files by patterns (glob), pattern after pattern, the matches of each in byte order of their paths.  width is the bytes of
+ * an id in headerless files (2 or 4, from data.dtype), 0 when not told; vocab is the bound on ids.  Every file's header and
+ * size are checked here, its ids when they are read.  Input errors name the file. */
+Tokens *tokens_open(const char *const *patterns, int n_patterns, int width, int64_t vocab);
+bool try_tokens_open(const char *const *patterns, int n_patterns, int width, int64_t vocab, Tokens **tokens, Why *why);
+void tokens_close(Tokens *t); /* NULL is fine */
+
+int64_t tokens_n(const Tokens *t); /* ids in all files */
+int tokens_files(const Tokens *t);
+
+/* Whole samples of S+1 ids, each starting S after the one before; an input error when there is none. */
+int64_t tokens_samples(const Tokens *t, int64_t S);
+
+/* Sample i, ids iS … iS+S, into out (S+1): inputs are its first S, labels its last S.  Samples may cross files.  An id
+ * outside the vocabulary is an input error with file and position.  Threads may read at once. */
+void tokens_sample(const Tokens *t, int64_t i, int64_t S, int32_t *out);
+
+/* --- which samples, in which order -------------------------------------------------------------------------------------- */
+
+typedef struct TokensRange {
+  int64_t first, n; /* samples */
+} TokensRange;
+
+/* The last val_fraction of n samples (whole ones, at least one when val_fraction > 0) for validation, the rest for training.
+ * Input error when none is left to train on.  0 <= val_fraction < 1. */
+void tokens_split(int64_t n, double val_fraction, TokensRange *train, TokensRange *val);
+
+/* The sample that comes as number index of an epoch over range: a bijection of 0 … n-1 onto the range's samples, by (seed,
+ * epoch, index) alone. */
+int64_t tokens_order(TokensRange range, uint64_t seed, int64_t epoch, int64_t index);
+
+/* --- writing ------------------------------------------------------------------------------------------------------------ */
+
+typedef struct TokensWriter TokensWriter;
+
+/* An llm.c file of ids of width 2 or 4 bytes, written aside and renamed in close.  At most 2^31-1 ids. */
+TokensWriter *tokens_writer_open(const char *path, int width);
+void tokens_writer_add(TokensWriter *w, const int32_t *ids, int64_t n);
+void tokens_writer_close(TokensWriter *w);
+
+#endif

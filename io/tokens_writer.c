@@ -1,0 +1,67 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* Ids are written as they come, the header last, when their count is known. */
+#include <errno.h>
+#include <fcntl.h>
+#include <stdio.h>
+#include <string.h>
+#include <unistd.h>
+
+#include "io/token_file.h"
+#include "io/tokens.h"
+#include "src/base/arena.h"
+#include "src/base/file.h"
+
+struct TokensWriter {
+  Arena *arena;
+  const char *path, *aside;
+  const TokenFormat *format;
+  int fd;
+  int64_t n;
+};
+
+static _Noreturn void fail_write(const TokensWriter *w, int error) {
+  unlink(w->aside);
+  fail(FAIL_MACHINE, "%s: cannot be written: %s\nhelp: free some space, or write elsewhere", w->path, strerror(error));
+}
+
+TokensWriter *tokens_writer_open(const char *path, int width) {
+  Arena *arena = arena_open();
+  TokensWriter *w = arena_new(arena, TokensWriter);
+  *w = (TokensWriter){.arena = arena, .path = arena_strdup(arena, path), .aside = arena_printf(arena, "%s.tmp", path)};
+  for (int i = 0; i < TOKEN_FORMATS; i++)
+    if (token_formats[i].width == width) w->format = &token_formats[i];
+  CHECK(w->format);
+  w->fd = open(w->aside, O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC, 0666);
+  if (w->fd < 0) fail_write(w, errno);
+  return w;
+}
+
+void tokens_writer_add(TokensWriter *w, const int32_t *ids, int64_t n) {
+  if (n > INT32_MAX - w->n) {
+    unlink(w->aside);
+    fail(FAIL_INPUT, "%s: more than 2147483647 tokens do not fit the file's header\nhelp: split the text over several files",
+         w->path);
+  }
+  unsigned char part[65536];
+  int width = w->format->width, most = (int)sizeof part / width;
+  while (n) {
+    int take = n < most ? (int)n : most;
+    for (int i = 0; i < take; i++) {
+      CHECK(ids[i] >= 0 && (width == 4 || ids[i] <= UINT16_MAX));
+      memcpy(part + i * width, &ids[i], (size_t)width);
+    }
+    if (!fd_write_at(w->fd, part, (size_t)take * (size_t)width, TOKEN_HEADER_BYTES + w->n * width)) fail_write(w, errno);
+    ids += take;
+    n -= take;
+    w->n += take;
+  }
+}
+
+void tokens_writer_close(TokensWriter *w) {
+  int32_t header[TOKEN_HEADER_INTS] = {w->format->magic, w->format->version, (int32_t)w->n};
+  Why why;
+  if (!fd_write_at(w->fd, header, sizeof header, 0) || fsync(w->fd) || close(w->fd) || rename(w->aside, w->path))
+    fail_write(w, errno);
+  if (!try_sync_parent(w->path, &why)) fail(FAIL_MACHINE, "%s\nhelp: the disk does not keep what is written", why.text);
+  arena_close(w->arena);
+}

@@ -1,0 +1,183 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include "io/tokens.h"
+#include "src/base/arena.h"
+#include "src/base/file.h"
+#include "test/check.h"
+
+static const char *in_folder(const char *name) {
+  static char path[4][4096];
+  static int turn;
+  turn = (turn + 1) % 4;
+  snprintf(path[turn], sizeof path[turn], "%s/%s", check_folder(), name);
+  return path[turn];
+}
+
+/* n ids from first on, counting up. */
+static void write_count(const char *name, int width, int32_t first, int n) {
+  TokensWriter *w = tokens_writer_open(in_folder(name), width);
+  for (int i = 0; i < n; i++) tokens_writer_add(w, &(int32_t){first + i}, 1);
+  tokens_writer_close(w);
+}
+
+static void write_raw(const char *name, const void *bytes, size_t n) { CHECK(try_file_write(in_folder(name), bytes, n, NULL)); }
+
+static Tokens *open_one(const char *name, int width, int64_t vocab) {
+  const char *pattern = in_folder(name);
+  return tokens_open(&pattern, 1, width, vocab);
+}
+
+TEST(sample_i_is_the_ids_from_iS_on_in_both_widths) {
+  for (int width = 2; width <= 4; width += 2) {
+    write_count("a.bin", width, 100, 1000);
+    Tokens *t = open_one("a.bin", 0, 2000);
+    EXPECT(tokens_n(t) == 1000 && tokens_samples(t, 16) == 62 && tokens_samples(t, 999) == 1 && tokens_samples(t, 333) == 3);
+    int32_t out[17];
+    for (int64_t i = 0; i < 62; i++) {
+      tokens_sample(t, i, 16, out);
+      for (int k = 0; k <= 16; k++) EXPECT(out[k] == 100 + i * 16 + k);
+    }
+    tokens_close(t);
+  }
+}
+
+TEST(samples_cross_files_in_sorted_order) {
+  write_count("f-02.bin", 4, 7, 5);
+  write_count("f-01.bin", 2, 0, 7);
+  write_count("f-10.bin", 2, 13, 30);
+  write_count("f-03.bin", 2, 0, 0);
+  write_count("f-04.bin", 2, 12, 1);
+  Tokens *t = open_one("f-*.bin", 0, 100);
+  EXPECT(tokens_files(t) == 5 && tokens_n(t) == 43);
+  for (int64_t S = 1; S <= 42; S++)
+    for (int64_t i = 0; i < tokens_samples(t, S); i++) {
+      int32_t out[43];
+      tokens_sample(t, i, S, out);
+      for (int64_t k = 0; k <= S; k++) EXPECT(out[k] == i * S + k);
+    }
+  tokens_close(t);
+}
+
+TEST(several_patterns_are_read_in_their_order) {
+  write_count("a.bin", 2, 50, 10);
+  write_count("b.bin", 2, 20, 10);
+  const char *patterns[] = {in_folder("b.bin"), in_folder("a*")};
+  Tokens *t = tokens_open(patterns, 2, 0, 100);
+  int32_t out[20];
+  tokens_sample(t, 0, 19, out);
+  EXPECT(out[0] == 20 && out[9] == 29 && out[10] == 50);
+  tokens_close(t);
+}
+
+TEST(headerless_files_are_read_as_told) {
+  write_raw("raw", (uint16_t[]){3, 1, 4, 1, 5, 9}, 12);
+  Tokens *t = open_one("raw", 2, 10);
+  int32_t out[6];
+  tokens_sample(t, 0, 5, out);
+  EXPECT(tokens_n(t) == 6 && out[0] == 3 && out[5] == 9);
+  tokens_close(t);
+  write_raw("raw", (uint32_t[]){3, 1, 4, 1, 5, 70000}, 24);
+  t = open_one("raw", 4, 80000);
+  tokens_sample(t, 0, 5, out);
+  EXPECT(tokens_n(t) == 6 && out[5] == 70000);
+  tokens_close(t);
+  EXPECT_FAIL(FAIL_INPUT, "set data.dtype to uint16 or uint32", open_one("raw", 0, 80000));
+  write_raw("raw", "abc", 3);
+  EXPECT_FAIL(FAIL_INPUT, "3 bytes are no whole number of 2-byte ids", open_one("raw", 2, 80000));
+}
+
+TEST(short_long_and_foreign_files_are_refused_by_name) {
+  write_count("a.bin", 2, 0, 100);
+  CHECK(!truncate(in_folder("a.bin"), 1024 + 199));
+  EXPECT_FAIL(FAIL_INPUT, "a.bin: 100 tokens by its header make 1224 bytes, but it has 1223", open_one("a.bin", 0, 200));
+  CHECK(!truncate(in_folder("a.bin"), 1024 + 202));
+  EXPECT_FAIL(FAIL_INPUT, "a.bin: 100 tokens by its header", open_one("a.bin", 0, 200));
+  CHECK(!truncate(in_folder("a.bin"), 1000));
+  EXPECT_FAIL(FAIL_INPUT, "a.bin: 1000 bytes are too short for its header", open_one("a.bin", 0, 200));
+  write_count("b.bin", 2, 0, 100);
+  EXPECT_FAIL(FAIL_INPUT, "b.bin: its header says 2-byte ids, data.dtype 4-byte ones", open_one("b.bin", 4, 200));
+
+  int32_t header[256] = {20240520, 2, 0};
+  write_raw("c.bin", header, sizeof header);
+  EXPECT_FAIL(FAIL_INPUT, "c.bin: version 2 of magic 20240520", open_one("c.bin", 0, 200));
+  header[1] = 1, header[2] = -1;
+  write_raw("c.bin", header, sizeof header);
+  EXPECT_FAIL(FAIL_INPUT, "c.bin: -1 tokens by its header", open_one("c.bin", 0, 200));
+
+  const struct {
+    int32_t magic;
+    const char *what;
+  } kin[] = {{20240522, "evaluation"}, {20240326, "model"}, {20240327, "state"}, {20240328, "tokenizer"}, {20240803, "model"}};
+  for (int i = 0; i < 5; i++) {
+    header[0] = kin[i].magic;
+    write_raw("d.bin", header, sizeof header);
+    EXPECT_FAIL(FAIL_INPUT, kin[i].what, open_one("d.bin", 2, 200));
+  }
+  write_raw("x.idx", "MMIDIDX\0\0\1\0\0\0\0\0\0\0", 17);
+  EXPECT_FAIL(FAIL_INPUT, "x.idx is a Megatron index", open_one("x.idx", 2, 200));
+  write_raw("empty", "", 0);
+  EXPECT_FAIL(FAIL_INPUT, "empty has no header", open_one("empty", 0, 200));
+  EXPECT_FAIL(FAIL_INPUT, "none*: no such file", open_one("none*", 0, 200));
+  EXPECT_FAIL(FAIL_INPUT, "not a plain file", open_one(".", 2, 200));
+}
+
+TEST(less_than_one_sequence_is_refused) {
+  write_count("a.bin", 2, 0, 64);
+  Tokens *t = open_one("a.bin", 0, 200);
+  EXPECT(tokens_samples(t, 63) == 1);
+  EXPECT_FAIL(FAIL_INPUT, "64 tokens are less than one sequence of 64 and its last label", tokens_samples(t, 64));
+  tokens_close(t);
+}
+
+TEST(an_id_outside_the_vocabulary_is_named_with_file_and_place) {
+  write_count("a.bin", 2, 0, 10);
+  write_count("b.bin", 2, 10, 10);
+  Tokens *t = open_one("*.bin", 0, 15);
+  int32_t out[6];
+  tokens_sample(t, 1, 5, out);
+  EXPECT_FAIL(FAIL_INPUT, "b.bin: token 5 is 15, but the vocabulary ends at 14", tokens_sample(t, 2, 5, out));
+  tokens_close(t);
+}
+
+TEST(the_order_is_a_bijection_that_changes_with_seed_and_epoch) {
+  for (int64_t n = 1; n < 700; n = n * 2 + 1) {
+    int same_epoch = 0, same_seed = 0;
+    char *seen = xmalloc((size_t)n);
+    memset(seen, 0, (size_t)n);
+    for (int64_t i = 0; i < n; i++) {
+      int64_t sample = tokens_order((TokensRange){5, n}, 1, 0, i);
+      EXPECT(sample >= 5 && sample < 5 + n && !seen[sample - 5]++);
+      EXPECT(tokens_order((TokensRange){5, n}, 1, 0, i) == sample);
+      same_epoch += tokens_order((TokensRange){5, n}, 1, 1, i) == sample;
+      same_seed += tokens_order((TokensRange){5, n}, 2, 0, i) == sample;
+    }
+    free(seen);
+    if (n > 100) EXPECT(same_epoch < n / 10 && same_seed < n / 10);
+  }
+}
+
+TEST(a_split_is_disjoint_whole_and_from_the_end) {
+  const double fractions[] = {0, 1e-9, 0.02, 0.5, 0.9};
+  for (int64_t n = 20; n < 1000; n += 93)
+    for (int k = 0; k < 5; k++) {
+      TokensRange train, val;
+      tokens_split(n, fractions[k], &train, &val);
+      EXPECT(train.first == 0 && train.n > 0 && val.first == train.n && train.n + val.n == n && (val.n > 0) == (k > 0));
+    }
+  EXPECT_FAIL(FAIL_INPUT, "1 sequences leave none to train on", tokens_split(1, 0.1, &(TokensRange){0}, &(TokensRange){0}));
+}
+
+TEST(a_file_appears_only_when_it_is_whole) {
+  TokensWriter *w = tokens_writer_open(in_folder("a.bin"), 2);
+  tokens_writer_add(w, (int32_t[]){1, 2, 3}, 3);
+  EXPECT(access(in_folder("a.bin"), F_OK));
+  EXPECT_FAIL(FAIL_BUG, "CHECK", tokens_writer_add(w, &(int32_t){65536}, 1));
+  tokens_writer_close(w);
+  EXPECT(!access(in_folder("a.bin"), F_OK) && access(in_folder("a.bin.tmp"), F_OK));
+  EXPECT_FAIL(FAIL_MACHINE, "none/a.bin: cannot be written: No such file", tokens_writer_open(in_folder("none/a.bin"), 2));
+}
