@@ -17,6 +17,16 @@ bool shape_equal(const Shape *a, const Shape *b) {
   return true;
 }
 
+bool shape_sane(const Shape *s) {
+  int64_t n = 1;
+  if (s->rank < 0 || s->rank > IR_RANK) return false;
+  for (int i = 0; i < s->rank; i++) {
+    if (s->dim[i] < 1 || s->dim[i] > INT64_MAX / 16 / n) return false;
+    n *= s->dim[i];
+  }
+  return true;
+}
+
 Shape shape_of(int rank, const int64_t *dim) {
   Shape s = {.rank = rank};
   CHECK(rank <= IR_RANK);
@@ -31,25 +41,21 @@ Graph *graph_open(Arena *arena) {
   return g;
 }
 
-static bool shape_sane(const Shape *s) {
-  int64_t n = 1;
-  if (s->rank < 0 || s->rank > IR_RANK) return false;
-  for (int i = 0; i < s->rank; i++) {
-    if (s->dim[i] < 1 || s->dim[i] > INT64_MAX / 16 / n) return false;
-    n *= s->dim[i];
-  }
-  return true;
+bool graph_try_infer(const Graph *g, int limit, Node *node, Why *why) {
+  const OpRow *row = &op_table[node->op];
+  if (row->nin >= 0 ? node->nin != row->nin : node->nin < 1)
+    return why_not(why, "%s takes %d inputs, not %d", row->name, row->nin, node->nin);
+  for (int i = 0; i < node->nin; i++)
+    if (node->in[i] < 0 || node->in[i] >= limit) return why_not(why, "%s of a node %d that is not there", row->name, node->in[i]);
+  if (row->gives_shape && !shape_sane(&node->shape)) return why_not(why, "%s of an impossible shape", row->name);
+  if (row->gives_dtype && node->dtype >= DT_COUNT) return why_not(why, "%s of an impossible type", row->name);
+  Why inner;
+  if (!row->infer(g, node, &inner)) return why_not(why, "%s: %s", row->name, inner.text);
+  return shape_sane(&node->shape) || why_not(why, "%s: the result is too large", row->name);
 }
 
 bool graph_try_push(Graph *g, Node node, int *index, Why *why) {
-  const OpRow *row = &op_table[node.op];
-  if (row->nin >= 0 ? node.nin != row->nin : node.nin < 1)
-    return why_not(why, "%s takes %d inputs, not %d", row->name, row->nin, node.nin);
-  for (int i = 0; i < node.nin; i++)
-    if (node.in[i] < 0 || node.in[i] >= g->nodes.n) return why_not(why, "%s of a node %d that is not there", row->name, node.in[i]);
-  if (row->gives_shape && !shape_sane(&node.shape)) return why_not(why, "%s of an impossible shape", row->name);
-  Why inner;
-  if (!row->infer(g, &node, &inner)) return why_not(why, "%s: %s", row->name, inner.text);
+  if (!graph_try_infer(g, g->nodes.n, &node, why)) return false;
   int *in = arena_array(g->arena, int, node.nin);
   if (node.nin) memcpy(in, node.in, sizeof *in * (size_t)node.nin);
   node.in = in;
@@ -76,15 +82,32 @@ int graph_copy(Graph *g, const Node *node, const int *in) {
   return index;
 }
 
-int graph_find_var(const Graph *g, const char *name) {
-  for (int i = 0; i < g->vars.n; i++)
-    if (g->vars.at[i].name == name || !strcmp(g->vars.at[i].name, name)) return i;
-  return -1;
+/* FNV-1a */
+static uint32_t hash_name(const char *name) {
+  uint32_t h = 2166136261u;
+  for (; *name; name++) h = (h ^ (unsigned char)*name) * 16777619u;
+  return h;
 }
+
+/* The slot that holds the var of this name, or the free one where it would be. */
+static uint32_t find_slot(const Graph *g, const char *name) {
+  uint32_t mask = (uint32_t)g->var_slots - 1, i = hash_name(name) & mask;
+  while (g->var_slot[i] >= 0 && strcmp(g->vars.at[g->var_slot[i]].name, name) != 0) i = (i + 1) & mask;
+  return i;
+}
+
+int graph_find_var(const Graph *g, const char *name) { return g->var_slots ? g->var_slot[find_slot(g, name)] : -1; }
 
 int graph_var(Graph *g, Var var) {
   CHECK(graph_find_var(g, var.name) < 0 && shape_sane(&var.shape));
   vec_push(g->arena, &g->vars, var);
+  if (2 * g->vars.n > g->var_slots) {
+    g->var_slots = g->var_slots ? 2 * g->var_slots : 64;
+    g->var_slot = arena_array(g->arena, int, g->var_slots);
+    for (int i = 0; i < g->var_slots; i++) g->var_slot[i] = -1;
+    for (int i = 0; i < g->vars.n - 1; i++) g->var_slot[find_slot(g, g->vars.at[i].name)] = i;
+  }
+  g->var_slot[find_slot(g, var.name)] = g->vars.n - 1;
   return g->vars.n - 1;
 }
 

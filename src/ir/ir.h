@@ -141,7 +141,7 @@ typedef enum VarClass {
   VAR_CLASSES
 } VarClass;
 
-typedef enum InitKind { INIT_ZERO, INIT_ONE, INIT_NORMAL } InitKind;
+typedef enum InitKind { INIT_ZERO, INIT_ONE, INIT_NORMAL, INIT_KINDS } InitKind;
 
 typedef struct Var {
   const char *name;
@@ -159,6 +159,7 @@ typedef enum ScopeKind {
   SCOPE_PLAIN,
   SCOPE_BLOCK, /* a transformer block: what recompute forgets, what sharding gathers */
   SCOPE_CHUNK, /* its backward runs right after its forward, before the next scope's (DESIGN: head and loss) */
+  SCOPE_KINDS
 } ScopeKind;
 
 typedef struct Scope {
@@ -173,6 +174,8 @@ struct Graph {
   VEC(Scope) scopes; /* 0 is the whole program */
   int scope;         /* of the nodes added now */
   Phase phase;
+  int *var_slot; /* var indexes by hashed name, -1 where free; build.c's */
+  int var_slots; /* 0 or a power of 2 */
 };
 
 /* --- building --------------------------------------------------------------------------------------------------------- */
@@ -184,6 +187,8 @@ Graph *graph_open(Arena *arena);
 int graph_push(Graph *g, Node node);
 /* The same from text or another program: false and the reason. */
 bool graph_try_push(Graph *g, Node node, int *index, Why *why);
+/* What graph_try_push asks of a node whose inputs must lie below limit; sets its shape and dtype, adds nothing. */
+bool graph_try_infer(const Graph *g, int limit, Node *node, Why *why);
 /* A copy of node (of any graph) with inputs in g, keeping its phase and scope index. */
 int graph_copy(Graph *g, const Node *node, const int *in);
 
@@ -198,6 +203,7 @@ static inline const Node *graph_node(const Graph *g, int i) {
 
 int64_t shape_size(const Shape *s);
 bool shape_equal(const Shape *a, const Shape *b);
+bool shape_sane(const Shape *s); /* rank and extents are possible, and the size in bytes does not overflow */
 Shape shape_of(int rank, const int64_t *dim);
 #define SHAPE(...) shape_of((int)(sizeof((int64_t[]){__VA_ARGS__}) / sizeof(int64_t)), (int64_t[]){__VA_ARGS__})
 static inline Shape shape_scalar(void) { return (Shape){0}; }
@@ -237,10 +243,19 @@ static inline int ir_scale(Graph *g, int a, double f) { return ir_mul(g, a, ir_c
 void graph_check(const Graph *g, const char *after);
 bool graph_try_check(const Graph *g, Why *why);
 
-/* text.c: one line a node; graph_parse reads what graph_print wrote, and prints the same text again.  Parse errors give the
- * line. */
+/* text.c: one line a node; graph_try_parse, into an empty graph, reads what graph_print wrote, which prints the same again.
+ * Parse errors give the line. */
 void graph_print(const Graph *g, Text *text);
+void graph_print_node(const Graph *g, int i, Text *text); /* without a newline; also of a node that is wrong */
+
+/* parse.c */
 bool graph_try_parse(Graph *g, const char *text, Why *why);
+
+/* The words of the text. */
+extern const char *const phase_names[PHASE_COUNT];
+extern const char *const var_class_names[VAR_CLASSES];
+extern const char *const scope_kind_names[SCOPE_KINDS];
+extern const char *const init_names[INIT_KINDS];
 uint64_t graph_hash(const Graph *g); /* of the printed text */
 
 /* simplify.c: the same function with less work: constants folded, views merged and cancelled, equal nodes made one (within a

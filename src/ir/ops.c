@@ -170,6 +170,7 @@ static bool infer_concat(const Graph *g, Node *node, Why *why) {
     Shape s = in(g, node, i)->shape;
     if (!need(g, node, i, first->dtype, why)) return false;
     if (s.rank == first->shape.rank) {
+      if (s.dim[axis] > INT64_MAX / 16 - total) return why_not(why, "the result is too large");
       total += s.dim[axis];
       s.dim[axis] = first->shape.dim[axis];
     }
@@ -271,9 +272,12 @@ static bool infer_result(const Graph *g, Node *node, Why *why) {
 static bool infer_collective(const Graph *g, Node *node, Why *why) {
   if (!need(g, node, 0, DT_F32, why) || !rank_is(g, node, 0, 1, why)) return false;
   int64_t ranks = node->n[1];
-  if (ranks < 1) return why_not(why, "a collective over %lld ranks", (long long)ranks);
+  if (ranks < 1 || ranks > INT32_MAX) return why_not(why, "a collective over %lld ranks", (long long)ranks);
   like_first(g, node, why);
-  if (node->op == OP_ALL_GATHER) node->shape.dim[0] *= ranks;
+  if (node->op == OP_ALL_GATHER) {
+    if (node->shape.dim[0] > INT64_MAX / 16 / ranks) return why_not(why, "the result is too large");
+    node->shape.dim[0] *= ranks;
+  }
   if (node->op == OP_REDUCE_SCATTER) {
     if (node->shape.dim[0] % ranks)
       return why_not(why, "%lld elements for %lld ranks", (long long)node->shape.dim[0], (long long)ranks);
