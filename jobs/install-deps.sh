@@ -69,11 +69,14 @@ known() {
     [ -n "$(apt-cache show "$(full_name "$name")" 2> /dev/null)" ] || return 1
   done
 }
-if ! known; then
+update() {
   echo "packages  apt-get update${as_root:+ (sudo)}"
-  apt update
+  apt update || echo "note  apt-get update failed; going on with the lists that are there" >&2
   updated=yes
-fi
+}
+install() { apt install --no-install-recommends -y "${names[@]}" > /dev/null; }
+
+known || update
 names=()
 for name in "${missing[@]}"; do
   full=$(full_name "$name")
@@ -85,9 +88,11 @@ for name in "${missing[@]}"; do
 done
 [ ${#names[@]} -gt 0 ] || exit 0
 echo "packages  installing ${names[*]}${as_root:+ (sudo)}"
-if ! apt install --no-install-recommends -y "${names[@]}" > /dev/null; then
-  [ -z "$updated" ] || exit 3
-  echo "packages  once more after apt-get update" # lists too old to fetch from
-  apt update
-  apt install --no-install-recommends -y "${names[@]}" > /dev/null || exit 3
+install && exit 0
+if [ -z "$updated" ]; then # the lists may be too old to fetch from
+  update
+  install && exit 0
 fi
+echo "error: apt-get could not install ${names[*]}" >&2
+echo "help: its own words are above; is the network there?" >&2
+exit 3
