@@ -22,7 +22,7 @@ void fail_set_hook(FailHook *h) { hook = h ? h : hook_default; }
 void fail_set_context(const char *text) { snprintf(context, sizeof context, "%s", text); }
 
 _Noreturn void fail(FailKind kind, const char *format, ...) {
-  char text[8192];
+  char text[65536]; /* all errors of a run file fit */
   int n = snprintf(text, sizeof text, "error: %s", context);
   va_list args;
   va_start(args, format);

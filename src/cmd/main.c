@@ -1,14 +1,57 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* The command line: answers --version; trains nothing yet. */
+/* The command line: [COMMAND] [RUN.yaml] [section.key=value ...]; without a command it trains. */
+#include <errno.h>
 #include <stdio.h>
 #include <string.h>
 
 #include "src/base/fail.h"
+#include "src/base/text.h"
+#include "src/cmd/cmd.h"
+#include "src/config/config.h"
+
+#define RUN_WORDS "[RUN.yaml] [section.key=value ...]"
+
+const Command commands[] = {
+    {"config", "before", RUN_WORDS " | --new | --doc",
+     "prints the resolved run and where each value came from; --new: a starter file; --doc: doc/keys.md", false, cmd_config},
+    {"help", "before", "[COMMAND|SECTION|KEY ...]", "explains", false, cmd_help},
+};
+const int ncommands = sizeof commands / sizeof *commands;
+
+const Command *command_find(const char *name) {
+  for (int i = 0; i < ncommands; i++)
+    if (!strcmp(commands[i].name, name)) return &commands[i];
+  return NULL;
+}
+
+static bool is_run_word(const char *word) {
+  const char *dot = strrchr(word, '.');
+  return strchr(word, '=') || (dot && (!strcmp(dot, ".yaml") || !strcmp(dot, ".yml")));
+}
+
+static _Noreturn void fail_word(const char *word) {
+  const char *names[64];
+  CHECK(ncommands <= 64);
+  for (int i = 0; i < ncommands; i++) names[i] = commands[i].name;
+  const char *near = config_nearest(word, names, ncommands);
+  fail(FAIL_INPUT, "'%.60s' is no command, no run file (NAME.yaml) and no section.key=value\nhelp: %s%s%s", word,
+       near ? "did you mean '" : "", near ? near : "hpctrain --help lists the commands", near ? "'?" : "");
+}
+
+static int run(int argc, char **argv) {
+  const char *word = argc > 1 ? argv[1] : "";
+  if (!strcmp(word, "--version")) return puts("hpctrain " PACKAGE_VERSION) < 0;
+  if (!strcmp(word, "--help") || !strcmp(word, "-h")) return cmd_help(argc - 1, argv + 1);
+  const Command *command = command_find(word);
+  if (command) return command->run(argc - 1, argv + 1);
+  if (*word && !is_run_word(word)) fail_word(word);
+  const Command *train = command_find("train");
+  return train ? train->run(argc, argv) : cmd_help(1, argv);
+}
 
 int main(int argc, char **argv) {
-  if (argc == 2 && strcmp(argv[1], "--version") == 0) {
-    puts("hpctrain " PACKAGE_VERSION);
-    return 0;
-  }
-  fail(FAIL_INPUT, "usage: hpctrain --version");
+  text_pin_locale();
+  int status = run(argc, argv);
+  if (fflush(stdout) != 0 || ferror(stdout)) fail(FAIL_MACHINE, "cannot write to standard output: %s", strerror(errno));
+  return status;
 }

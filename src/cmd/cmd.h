@@ -1,0 +1,24 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* The subcommands.  Each gets the words after its name as argv[1…] (argv[0] is the name) and returns the exit status. */
+#ifndef CMD_CMD_H
+#define CMD_CMD_H
+
+#include <stdbool.h>
+
+typedef struct Command {
+  const char *name;
+  const char *group; /* before, during, after or inspect a run */
+  const char *usage; /* the words after the name */
+  const char *help;
+  bool ranks; /* made for mpirun; the others are one process and never start MPI */
+  int (*run)(int argc, char **argv);
+} Command;
+
+extern const Command commands[];
+extern const int ncommands;
+const Command *command_find(const char *name); /* or NULL */
+
+int cmd_config(int argc, char **argv);
+int cmd_help(int argc, char **argv);
+
+#endif

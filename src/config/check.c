@@ -1,0 +1,225 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* What one key alone cannot tell: missing keys, values that follow from others, combinations that cannot be meant.  A check
+ * looks only at values that were read without fault. */
+#include <stdarg.h>
+#include <stdio.h>
+#include <string.h>
+
+#include "src/base/fail.h"
+#include "src/config/table.h"
+
+static const char *const *presets;
+
+void config_set_presets(const char *const *names) { presets = names; }
+
+static const Key *K(const char *path) {
+  const Key *key = key_find_path(path);
+  CHECK(key);
+  return key;
+}
+
+static bool given(const Config *c, const char *path) { return key_given(c, K(path)); }
+static bool unset(const Config *c, const char *path) { return key_source(c, K(path)) == SOURCE_UNSET; }
+static bool known(const Config *c, const char *path) { return !unset(c, path) && key_source(c, K(path)) != SOURCE_FAULTY; }
+static Place place(const Config *c, const char *path) { return c->origin->place[K(path) - keys]; }
+static void set_auto(Config *c, const char *path) { c->origin->source[K(path) - keys] = SOURCE_AUTO; }
+
+/* ---- derived values ---- */
+
+static const char *stem_of(Arena *arena, const char *path) {
+  const char *slash = strrchr(path, '/'), *start = slash ? slash + 1 : path, *dot = strrchr(start, '.');
+  return arena_strndup(arena, start, dot && dot > start ? (size_t)(dot - start) : strlen(start));
+}
+
+static void derive_int(Config *c, const char *path, int64_t *at, const char *from, int64_t value) {
+  if (!unset(c, path) || !known(c, from) || value <= 0) return;
+  *at = value;
+  set_auto(c, path);
+}
+
+static void derive_shape(Config *c) {
+  if (!known(c, "model.vocab_size")) return;
+  int64_t heads = c->model.num_attention_heads;
+  derive_int(c, "model.num_key_value_heads", &c->model.num_key_value_heads, "model.num_attention_heads", heads);
+  bool divides = heads > 0 && known(c, "model.hidden_size") && c->model.hidden_size % heads == 0;
+  derive_int(c, "model.head_dim", &c->model.head_dim, "model.num_attention_heads", divides ? c->model.hidden_size / heads : 0);
+  derive_int(c, "model.max_position_embeddings", &c->model.max_position_embeddings, "train.seq_len", c->train.seq_len);
+}
+
+void check_derive(Config *c) {
+  Arena *arena = c->origin->arena;
+  if (unset(c, "run.name")) {
+    c->run.name = c->demo ? "demo" : stem_of(arena, c->file);
+    set_auto(c, "run.name");
+  }
+  if (unset(c, "run.folder")) {
+    c->run.folder = arena_printf(arena, "runs/%s", c->run.name ? c->run.name : "run");
+    set_auto(c, "run.folder");
+  }
+  if (c->demo && key_source(c, K("data.train")) == SOURCE_DEMO) {
+    c->data.train.at[0].path = arena_printf(arena, "%s/%s", c->run.folder, c->data.train.at[0].path);
+  }
+  derive_shape(c);
+  if (unset(c, "parallel.accumulate") && known(c, "parallel.strategy")) {
+    c->parallel.accumulate = c->parallel.strategy == STRATEGY_NO_SHARD ? ACCUMULATE_WHOLE : ACCUMULATE_SHARD;
+    set_auto(c, "parallel.accumulate");
+  }
+  if (unset(c, "eval.every") && (c->data.val.n || c->data.val_fraction > 0)) {
+    c->eval.every = (Amount){1000, UNIT_STEPS};
+    set_auto(c, "eval.every");
+  }
+}
+
+/* ---- missing keys ---- */
+
+static bool model_told(const Config *c) {
+  for (int i = 0; i < nkeys; i++)
+    if (!strcmp(keys[i].section, "model") && c->origin->source[i] != SOURCE_UNSET) return true;
+  return false;
+}
+
+static bool shape_told(const Config *c) {
+  for (int i = 0; i < nkeys; i++)
+    if (keys[i].shape && c->origin->source[i] != SOURCE_UNSET && c->origin->source[i] != SOURCE_DEFAULT) return true;
+  return false;
+}
+
+void check_missing(Config *c, Problems *p) {
+  bool shape = shape_told(c) && unset(c, "model.preset") && unset(c, "model.config") && unset(c, "model.from");
+  Text body = {0};
+  int n = 0;
+  char path[80];
+  if (!model_told(c)) text_printf(&body, "%s   | %-26s one of preset, config, from, or a shape", n++ ? "\n" : "", "model");
+  for (int i = 0; i < nkeys; i++) {
+    const Key *key = &keys[i];
+    if (!key->required || c->origin->source[i] != SOURCE_UNSET || (key->shape && !shape)) continue;
+    text_printf(&body, "%s   | %-26s %s, such as %s", n++ ? "\n" : "", key_path(key, path), key->help, key->example);
+  }
+  if (n) {
+    problem_add_full(
+        p, (Problem){.what = arena_printf(p->arena, n == 1 ? "a required key is missing" : "%d required keys are missing", n),
+                     .body = arena_strdup(p->arena, body.at),
+                     .help = "these have no default; hpctrain config --new shows a whole run file"});
+  }
+  text_close(&body);
+}
+
+/* ---- combinations ---- */
+
+static void tell(Config *c, Problems *p, const char *path, const char *label, const char *help, const char *what) {
+  problem_add_full(p, (Problem){.place = place(c, path), .what = what, .label = label, .help = help});
+}
+
+/* The forms a model can be given in; more than one is a contradiction. */
+static void check_model(Config *c, Problems *p) {
+  static const char *const forms[] = {"model.preset", "model.config", "model.from"};
+  const char *first = NULL;
+  for (int i = 0; i < 3; i++) {
+    if (unset(c, forms[i])) continue;
+    if (first) tell(c, p, forms[i], arena_printf(p->arena, "'%s' says it too", first), NULL, "the model is given twice");
+    if (!first) first = forms[i];
+  }
+  char path[80];
+  for (int i = 0; first && i < nkeys; i++) {
+    if (!keys[i].shape || !key_given(c, &keys[i])) continue;
+    tell(c, p, key_path(&keys[i], path), arena_printf(p->arena, "'%s' says it too", first), NULL, "the model is given twice");
+    return;
+  }
+  if (!presets || !known(c, "model.preset")) return;
+  int n = 0;
+  for (; presets[n]; n++)
+    if (!strcmp(presets[n], c->model.preset)) return;
+  const char *nearest = config_nearest(c->model.preset, presets, n);
+  Text all = {0};
+  choices_print(presets, " or ", &all);
+  tell(c, p, "model.preset", nearest ? arena_printf(p->arena, "did you mean '%s'?", nearest) : NULL, arena_strdup(p->arena, all.at),
+       arena_printf(p->arena, "no preset is called '%.60s'", c->model.preset));
+  text_close(&all);
+}
+
+static void check_shape(Config *c, Problems *p) {
+  if (!known(c, "model.vocab_size") || !known(c, "model.hidden_size") || !known(c, "model.num_attention_heads")) return;
+  int64_t heads = c->model.num_attention_heads;
+  if (unset(c, "model.head_dim")) {
+    tell(c, p, "model.num_attention_heads", arena_printf(p->arena, "hidden_size is %lld", (long long)c->model.hidden_size),
+         "set model.head_dim, or a number of heads that divides hidden_size", "heads do not divide hidden_size");
+  }
+  if (known(c, "model.num_key_value_heads") && heads % c->model.num_key_value_heads != 0) {
+    tell(c, p, "model.num_key_value_heads", arena_printf(p->arena, "num_attention_heads is %lld", (long long)heads), NULL,
+         "key and value heads do not divide query heads");
+  }
+  if (known(c, "model.head_dim") && c->model.head_dim % 2 != 0) {
+    const char *path = given(c, "model.head_dim") ? "model.head_dim" : "model.hidden_size";
+    tell(c, p, path, arena_printf(p->arena, "head_dim is %lld", (long long)c->model.head_dim), NULL,
+         "rotary embedding turns pairs: head_dim must be even");
+  }
+  if (known(c, "train.seq_len") && known(c, "model.max_position_embeddings") &&
+      c->train.seq_len > c->model.max_position_embeddings) {
+    tell(c, p, "train.seq_len",
+         arena_printf(p->arena, "model.max_position_embeddings is %lld", (long long)c->model.max_position_embeddings), NULL,
+         "sequences are longer than the model is meant for");
+  }
+}
+
+/* A key that has no use beside the others: an error if it was given, else not part of the resolved run. */
+static void check_unused(Config *c, Problems *p, const char *path, bool used, const char *why) {
+  if (used) return;
+  if (given(c, path)) tell(c, p, path, why, NULL, arena_printf(p->arena, "'%s' has no use here", path));
+  if (known(c, path)) c->origin->source[K(path) - keys] = SOURCE_UNSET;
+}
+
+static void check_schedule(Config *c, Problems *p) {
+  if (!known(c, "train.schedule")) return;
+  bool wsd = c->train.schedule == SCHEDULE_WSD;
+  check_unused(c, p, "train.decay", wsd, "only schedule: wsd has a decay of its own");
+  check_unused(c, p, "train.min_lr", c->train.schedule != SCHEDULE_CONSTANT, "schedule: constant stays at lr");
+  if (wsd && unset(c, "train.decay")) {
+    tell(c, p, "train.schedule", "needs 'train.decay'", "such as decay: 10%", "wsd without its decay");
+  }
+  if (known(c, "train.lr") && known(c, "train.min_lr") && c->train.min_lr > c->train.lr) {
+    char lr[NUM_TEXT];
+    tell(c, p, "train.min_lr", arena_printf(p->arena, "lr is %s", num_double(c->train.lr, lr)), NULL, "min_lr is above lr");
+  }
+}
+
+static void check_batch_tokens(Config *c, Problems *p) {
+  if (!known(c, "train.global_batch_size") || !known(c, "train.seq_len")) return;
+  Amount batch = c->train.global_batch_size;
+  int64_t tokens = (int64_t)batch.value, seq_len = c->train.seq_len, below = tokens / seq_len;
+  if (batch.unit != UNIT_TOKENS || tokens % seq_len == 0) return;
+  const char *less =
+      below ? arena_printf(p->arena, "%lld tokens (%lld sequences) or ", (long long)(below * seq_len), (long long)below) : "";
+  tell(c, p, "train.global_batch_size", arena_printf(p->arena, "seq_len is %lld", (long long)seq_len),
+       arena_printf(p->arena, "%s%lld tokens (%lld sequences)", less, (long long)((below + 1) * seq_len), (long long)(below + 1)),
+       "global_batch_size is not whole sequences");
+}
+
+void check_combinations(Config *c, Problems *p) {
+  check_model(c, p);
+  check_shape(c, p);
+  check_schedule(c, p);
+  check_batch_tokens(c, p);
+  bool validates = !unset(c, "data.val") || !known(c, "data.val_fraction") || c->data.val_fraction > 0;
+  if (known(c, "parallel.strategy") && c->parallel.strategy == STRATEGY_NO_SHARD) {
+    check_unused(c, p, "parallel.units_alive", false, "no_shard gathers nothing");
+    check_unused(c, p, "parallel.accumulate", c->parallel.accumulate == ACCUMULATE_WHOLE, "no_shard accumulates whole gradients");
+  }
+  check_unused(c, p, "data.val_fraction", unset(c, "data.val"), "'data.val' says what to evaluate on");
+  check_unused(c, p, "eval.every", validates, "no validation data: give data.val or data.val_fraction");
+  check_unused(c, p, "eval.tokens", validates, "no validation data: give data.val or data.val_fraction");
+}
+
+/* ---- later failures, by key ---- */
+
+_Noreturn void config_fail(const Config *c, const char *path, const char *help, const char *what, ...) {
+  char text[1024];
+  va_list args;
+  va_start(args, what);
+  vsnprintf(text, sizeof text, what, args);
+  va_end(args);
+  const ConfigOrigin *o = c->origin;
+  Problems p = {.arena = o->arena, .name = o->name, .text = o->text, .argv = o->argv};
+  problem_add_full(&p, (Problem){.place = place(c, path), .what = text, .help = help});
+  problems_end(&p);
+  fail(FAIL_BUG, "config_fail came back");
+}

@@ -1,0 +1,161 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* What a run is asked to do: the run file, the command line and the defaults, read into one typed struct.
+ * keys.c holds the one table of keys; parser, validation, defaults, help, starter file, doc/keys.md and the resolved print
+ * all come from it.  Other code reads fields: c->train.lr.  Whoever finds a value unusable later (no such file, a model
+ * that does not fit its data) ends with config_fail, which names the key's own line. */
+#ifndef CONFIG_CONFIG_H
+#define CONFIG_CONFIG_H
+
+#include <stdbool.h>
+#include <stdint.h>
+
+#include "src/base/arena.h"
+#include "src/base/text.h"
+
+enum { CONFIG_SCHEMA = 1 }; /* `hpctrain: 1`, the run file's first line */
+
+/* A number with a unit.  Steps, tokens and sequences are whole and exact (below 2^53). */
+typedef enum Unit { UNIT_NONE, UNIT_STEPS, UNIT_TOKENS, UNIT_SEQUENCES, UNIT_EPOCHS, UNIT_PERCENT } Unit;
+typedef struct Amount {
+  double value;
+  Unit unit; /* UNIT_NONE: none was asked for */
+} Amount;
+
+/* Values of the keys that are one word of a list, in the order of the lists in keys.c. */
+typedef enum DataType { DATA_AUTO, DATA_UINT16, DATA_UINT32 } DataType;
+typedef enum Tokenizer { TOKENIZER_NONE, TOKENIZER_BYTES } Tokenizer;
+typedef enum Schedule { SCHEDULE_CONSTANT, SCHEDULE_LINEAR, SCHEDULE_COSINE, SCHEDULE_WSD } Schedule;
+typedef enum Strategy { STRATEGY_NO_SHARD, STRATEGY_FULL_SHARD } Strategy;
+typedef enum Accumulate { ACCUMULATE_WHOLE, ACCUMULATE_SHARD } Accumulate;
+typedef enum Precision { PRECISION_FP32 } Precision;
+typedef enum Recompute { RECOMPUTE_NONE, RECOMPUTE_BLOCK } Recompute;
+typedef enum DeviceKind { DEVICE_KIND_AUTO, DEVICE_KIND_CPU } DeviceKind;
+typedef enum MatmulChoice { MATMUL_AUTO, MATMUL_ONEDNN, MATMUL_CBLAS, MATMUL_OWN } MatmulChoice;
+typedef enum Nonfinite { NONFINITE_SKIP, NONFINITE_STOP } Nonfinite;
+/* Bits of run.debug. */
+enum { DEBUG_IR = 1, DEBUG_FUSE = 2, DEBUG_MEM = 4, DEBUG_COMM = 8, DEBUG_SYNC = 16 };
+
+typedef struct DataSet {
+  const char *name; /* "train", "val", or the name given to it */
+  const char *path;
+} DataSet;
+
+typedef struct DataSets {
+  DataSet *at;
+  int n;
+} DataSets;
+
+typedef struct Config {
+  int64_t schema;
+  struct {
+    const char *name, *folder;
+    int64_t seed;
+    int debug; /* DEBUG_… bits */
+    bool tune;
+  } run;
+  struct {                              /* one of preset, config, from, or the shape (then vocab_size > 0) */
+    const char *preset, *config, *from; /* NULL when not given */
+    int64_t vocab_size, hidden_size, num_hidden_layers, num_attention_heads, num_key_value_heads; /* heads are resolved */
+    int64_t head_dim, intermediate_size, max_position_embeddings;                                 /* resolved */
+    double rms_norm_eps, rope_theta, initializer_range;
+    bool tie_word_embeddings;
+  } model;
+  struct {
+    DataSets train, val; /* val.n is 0 when there is none */
+    int dtype, tokenizer;
+    double val_fraction; /* share of the training data kept back; 0: none */
+  } data;
+  struct {
+    int64_t seq_len;
+    Amount duration;          /* steps, tokens or epochs: see config_total_steps */
+    Amount global_batch_size; /* tokens or sequences: see config_check_batch */
+    int64_t micro_batch_size; /* 0: auto, see config_check_batch */
+    double lr, min_lr;
+    int schedule;
+    Amount warmup, decay; /* steps, tokens or percent of the whole run; decay is wsd's last part */
+    double weight_decay, beta1, beta2, eps;
+    double grad_clip;  /* 0: none */
+    Amount stop_after; /* steps or tokens; UNIT_NONE: not asked for */
+  } train;
+  struct {
+    int strategy, accumulate;
+    int64_t units_alive;
+  } parallel;
+  struct {
+    int compute, master, reduce;
+  } precision;
+  struct {
+    int recompute;
+  } memory;
+  struct {
+    Amount every; /* steps */
+    int64_t keep;
+    const char *resume; /* "auto", "never", or a run folder or step folder */
+  } checkpoint;
+  struct {
+    Amount every;  /* steps; UNIT_NONE where there is no validation data */
+    Amount tokens; /* tokens */
+  } eval;
+  struct {
+    int kind;
+  } device;
+  struct {
+    const char *compiler; /* "none" chooses the interpreter */
+    int matmul;
+    int64_t threads; /* a rank; 0: its share of the cores */
+  } cpu;
+  struct {
+    int nonfinite;
+  } health;
+  struct {
+    Amount every; /* steps */
+  } log;
+
+  bool demo;        /* no run file: the built-in demo; data.train is to be written from demo_text */
+  const char *file; /* the run file's name as given, or NULL */
+  struct ConfigOrigin *origin;
+} Config;
+
+/* Reads argv[1…]: at most one RUN.yaml and any number of section.key=value.  Without a file it takes ./hpctrain.yaml,
+ * without that the built-in demo, whose batch follows nranks.  All that is wrong is reported at once (FAIL_INPUT).
+ * Every rank may call it: let rank 0 come back from it before the others start, so that errors are told once. */
+Config *config_load(Arena *arena, int argc, char **argv, int nranks);
+
+/* The same from a text in memory, such as a checkpoint's run file; name is what errors call it. */
+Config *config_parse(Arena *arena, const char *name, const char *text, int argc, char **argv);
+
+/* Names that model.preset may have, NULL at the end.  Kept, not copied.  Unset, any name passes. */
+void config_set_presets(const char *const *names);
+
+/* Ends the job because of this key's value: the place where it was given, quoted, is added between what and help.  key is
+ * "section.key"; help may be NULL. */
+_Noreturn void config_fail(const Config *c, const char *key, const char *help, const char *what, ...)
+    __attribute__((format(printf, 4, 5)));
+
+/* How the global batch splits.  Fails with the batch sizes that would work. */
+typedef struct Batch {
+  int64_t sequences, tokens;   /* of the global batch, all ranks together */
+  int64_t micro, micro_tokens; /* sequences and tokens of one pass on one rank */
+  int64_t passes;              /* micro-steps of a step */
+} Batch;
+Batch config_check_batch(const Config *c, int data_parallel_size);
+
+/* An amount in steps, rounded down.  epoch_sequences is what the training data holds, total_steps the run's length; each is
+ * used only for the units that need it. */
+int64_t config_steps(const Config *c, Amount amount, int64_t epoch_sequences, int64_t total_steps);
+int64_t config_total_steps(const Config *c, int64_t epoch_sequences); /* train.duration; at least 1 or it fails */
+
+uint64_t config_hash(const Config *c);                /* over every resolved value: equal on all ranks */
+void config_print(const Config *c, Text *out);        /* the resolved run file, each value's source as a comment; reads back */
+void config_print_new(Text *out);                     /* a commented starter file */
+void config_print_doc(Text *out);                     /* doc/keys.md */
+bool config_print_help(const char *topic, Text *out); /* a section, a key, section.key or a name elsewhere; false: unknown */
+
+/* The nearest of n names by spelling, or NULL if none is near. */
+const char *config_nearest(const char *word, const char *const *names, int n);
+const char *config_nearest_key(const char *word); /* the name of a section or key, or NULL */
+
+extern const char demo_text[];  /* the demo's training text: bytes are its tokens */
+extern const char demo_notes[]; /* two lines for stdout when c->demo */
+
+#endif

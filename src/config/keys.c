@@ -1,0 +1,189 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* The table of keys.  A row is all there is to a key: its type, range, default, help and its names in other programs
+ * (Megatron, torchtitan, nanoGPT, Axolotl, Composer, Hugging Face).  A key is in here only if the program uses it. */
+#include <stddef.h>
+#include <stdio.h>
+#include <string.h>
+
+#include "src/config/table.h"
+
+#define LIST(...) ((const char *const[]){__VA_ARGS__, NULL})
+#define KEY(s, n, t) .section = #s, .name = #n, .offset = offsetof(Config, s.n), .type = t
+
+enum {
+  STEPS = 1 << UNIT_STEPS,
+  TOKENS = 1 << UNIT_TOKENS,
+  SEQUENCES = 1 << UNIT_SEQUENCES,
+  EPOCHS = 1 << UNIT_EPOCHS,
+  PERCENT = 1 << UNIT_PERCENT
+};
+
+/* Bounds that are there to catch slips, not to limit anyone. */
+#define MANY 1e15
+#define DIM_MAX 16777216.0
+
+const Section sections[] = {
+    {"run", "what the run is called, where it writes, its randomness", NULL},
+    {"model", "one of preset, config, from, or the shape itself (vocab_size and so on)", "architecture, network"},
+    {"data", "token files", "dataset, datasets, dataloader"},
+    {"train", "length, batch, learning rate, optimiser", "training, trainer, optim, optimizer, lr_scheduler, scheduler"},
+    {"parallel", "how the work is split over ranks", "parallelism, fsdp, fsdp_config, distributed"},
+    {"precision", "number formats", "mixed_precision"},
+    {"memory", "memory for time", "activation_checkpoint"},
+    {"checkpoint", "saving and resuming", "checkpointing, ckpt, save"},
+    {"eval", "validation loss", "evaluation, validation, validate"},
+    {"device", "where the arithmetic runs", NULL},
+    {"cpu", "kernels on a CPU", NULL},
+    {"health", "what to do when numbers go bad", NULL},
+    {"log", "progress lines", "logging, metrics"},
+};
+const int nsections = sizeof sections / sizeof *sections;
+
+const Key keys[] = {
+    {.section = "",
+     .name = "hpctrain",
+     .type = KEY_INT,
+     .offset = offsetof(Config, schema),
+     .required = true,
+     .min = 1,
+     .max = CONFIG_SCHEMA,
+     .example = "1",
+     .help = "version of the run file's format"},
+
+    {KEY(run, name, KEY_TEXT), .derived = "the run file's name", .example = "llama7b", .help = "what the run is called",
+     .elsewhere = "run_name, exp_name, wandb_run_name"},
+    {KEY(run, folder, KEY_TEXT), .derived = "runs/ and the name", .example = "runs/llama7b", .help = "where everything is written",
+     .elsewhere = "out_dir, output_dir, dump_folder, save_folder"},
+    {KEY(run, seed, KEY_INT), .fallback = "1", .min = 0, .max = 9e15, .help = "of initial weights and data order",
+     .elsewhere = "random_seed, rng_seed"},
+    {KEY(run, debug, KEY_SET), .fallback = "[]", .choices = LIST("ir", "fuse", "mem", "comm", "sync"), .example = "[ir, mem]",
+     .help = "stages that print themselves"},
+    {KEY(run, tune, KEY_BOOL), .fallback = "false", .help = "choose kernels by measurement, not by the fixed rule"},
+
+    {KEY(model, preset, KEY_TEXT), .example = "llama2-7b", .help = "a model known by name, fresh weights",
+     .elsewhere = "flavor, model_name, init_from"},
+    {KEY(model, config, KEY_TEXT), .example = "llama/config.json", .help = "a Hugging Face config.json, fresh weights",
+     .elsewhere = "config_name, model_config"},
+    {KEY(model, from, KEY_TEXT), .example = "models/Llama-3.1-8B", .help = "a Hugging Face folder: its config and weights",
+     .elsewhere = "base_model, model_name_or_path, pretrained_model_name_or_path, initial_load_path"},
+    {KEY(model, vocab_size, KEY_INT), .required = true, .shape = true, .min = 2, .max = DIM_MAX, .example = "32000",
+     .help = "rows of the embedding", .elsewhere = "padded_vocab_size, n_vocab"},
+    {KEY(model, hidden_size, KEY_INT), .required = true, .shape = true, .min = 1, .max = DIM_MAX, .example = "4096",
+     .help = "width of the residual stream", .elsewhere = "n_embd, d_model, dim"},
+    {KEY(model, num_hidden_layers, KEY_INT), .required = true, .shape = true, .min = 1, .max = 10000, .example = "32",
+     .help = "transformer blocks", .elsewhere = "num_layers, n_layer, n_layers"},
+    {KEY(model, num_attention_heads, KEY_INT), .required = true, .shape = true, .min = 1, .max = DIM_MAX, .example = "32",
+     .help = "query heads", .elsewhere = "n_head, n_heads, num_heads"},
+    {KEY(model, num_key_value_heads, KEY_INT), .shape = true, .min = 1, .max = DIM_MAX, .derived = "num_attention_heads",
+     .example = "8", .help = "key and value heads, shared by query heads", .elsewhere = "num_query_groups, n_kv_heads, n_kv_head"},
+    {KEY(model, head_dim, KEY_INT), .shape = true, .min = 2, .max = DIM_MAX, .derived = "hidden_size / num_attention_heads",
+     .example = "128", .help = "width of a head, even", .elsewhere = "kv_channels"},
+    {KEY(model, intermediate_size, KEY_INT), .required = true, .shape = true, .min = 1, .max = DIM_MAX, .example = "11008",
+     .help = "width of the MLP", .elsewhere = "ffn_hidden_size, hidden_dim, d_ff"},
+    {KEY(model, rms_norm_eps, KEY_NUMBER), .shape = true, .fallback = "1e-5", .min = 0, .max = 0.1, .open = OPEN_MIN,
+     .help = "added to the mean square", .elsewhere = "norm_eps, layernorm_epsilon"},
+    {KEY(model, rope_theta, KEY_NUMBER), .shape = true, .fallback = "10000", .min = 1, .max = 1e12,
+     .help = "base of the rotary angles", .elsewhere = "rotary_base, rope_base"},
+    {KEY(model, tie_word_embeddings, KEY_BOOL), .shape = true, .fallback = "false", .help = "one matrix for embedding and head",
+     .elsewhere = "weight_tying, tie_embeddings"},
+    {KEY(model, max_position_embeddings, KEY_INT), .shape = true, .min = 1, .max = 1e9, .derived = "train.seq_len",
+     .example = "4096", .help = "longest sequence the model is meant for", .elsewhere = "max_seq_len, n_positions, block_size"},
+    {KEY(model, initializer_range, KEY_NUMBER), .shape = true, .fallback = "0.02", .min = 0, .max = 10, .open = OPEN_MIN,
+     .help = "standard deviation of fresh weights", .elsewhere = "init_method_std, init_std"},
+
+    {KEY(data, train, KEY_DATA), .required = true, .example = "data/train.bin", .help = "token file to train on",
+     .elsewhere = "data_path, dataset_path, train_data, train_file, datasets"},
+    {KEY(data, val, KEY_DATA), .example = "data/val.bin", .help = "token file to evaluate on",
+     .elsewhere = "valid_data_path, val_data, validation_file, eval_data, test_datasets"},
+    {KEY(data, dtype, KEY_CHOICE), .fallback = "auto", .choices = LIST("auto", "uint16", "uint32"),
+     .help = "of tokens; auto: from the file's header"},
+    {KEY(data, tokenizer, KEY_CHOICE), .fallback = "none", .choices = LIST("none", "bytes"),
+     .help = "turns tokens into text; none: shown as numbers", .elsewhere = "tokenizer_type, tokenizer_path, tokenizer_model"},
+    {KEY(data, val_fraction, KEY_NUMBER), .fallback = "0", .min = 0, .max = 1, .open = OPEN_MAX, .example = "0.02",
+     .help = "share of data.train kept back to evaluate on", .elsewhere = "val_set_size, validation_split, split"},
+
+    {KEY(train, seq_len, KEY_INT), .required = true, .min = 1, .max = 1e9, .example = "2048", .help = "tokens a sequence",
+     .elsewhere = "seq_length, sequence_len, max_seq_len, block_size, sequence_length"},
+    {KEY(train, duration, KEY_AMOUNT), .units = STEPS | TOKENS | EPOCHS, .required = true, .min = 0, .max = MANY, .open = OPEN_MIN,
+     .example = "2T tokens, 5000 steps, 3 epochs", .help = "length of the run; shapes the schedule",
+     .elsewhere = "max_steps, train_iters, max_iters, steps, max_duration, num_train_epochs, num_epochs, train_samples"},
+    {KEY(train, global_batch_size, KEY_AMOUNT), .units = TOKENS | SEQUENCES, .required = true, .min = 1, .max = MANY,
+     .example = "4Mi tokens, 1024 sequences", .help = "a step's batch, all ranks together",
+     .elsewhere = "batch_size, total_batch_size"},
+    {KEY(train, micro_batch_size, KEY_INT), .fallback = "auto", .word = "auto", .min = 1, .max = 1e9, .example = "4",
+     .help = "sequences a rank and pass; more need memory",
+     .elsewhere = "local_batch_size, per_device_train_batch_size, device_train_microbatch_size"},
+    {KEY(train, lr, KEY_NUMBER), .required = true, .min = 0, .max = 1, .open = OPEN_MIN, .example = "3e-4",
+     .help = "peak learning rate", .elsewhere = "learning_rate, max_lr, peak_lr"},
+    {KEY(train, min_lr, KEY_NUMBER), .fallback = "0", .min = 0, .max = 1, .example = "3e-5", .help = "where the schedule ends",
+     .elsewhere = "min_learning_rate, lr_min, end_lr"},
+    {KEY(train, schedule, KEY_CHOICE), .required = true, .choices = LIST("constant", "linear", "cosine", "wsd"),
+     .example = "cosine", .help = "of the learning rate, after warmup",
+     .elsewhere = "lr_scheduler, lr_scheduler_type, lr_decay_style, decay_type"},
+    {KEY(train, warmup, KEY_AMOUNT), .units = STEPS | TOKENS | PERCENT, .fallback = "0 steps", .min = 0, .max = MANY,
+     .example = "2000 steps, 1B tokens, 3%", .help = "linear rise to lr",
+     .elsewhere = "warmup_steps, warmup_iters, lr_warmup_iters, warmup_ratio, t_warmup"},
+    {KEY(train, decay, KEY_AMOUNT), .units = STEPS | TOKENS | PERCENT, .derived = "required for schedule: wsd, no use otherwise",
+     .min = 0, .max = MANY, .open = OPEN_MIN, .example = "10%, 5000 steps", .help = "last part of schedule: wsd, down to min_lr",
+     .elsewhere = "decay_ratio, lr_wsd_decay_iters, decay_steps, cooldown"},
+    {KEY(train, weight_decay, KEY_NUMBER), .fallback = "0.1", .min = 0, .max = 10, .help = "AdamW's, on matrices only",
+     .elsewhere = "wd, adam_wd"},
+    {KEY(train, beta1, KEY_NUMBER), .fallback = "0.9", .min = 0, .max = 1, .open = OPEN_MAX, .help = "AdamW's memory of gradients",
+     .elsewhere = "adam_beta1"},
+    {KEY(train, beta2, KEY_NUMBER), .fallback = "0.95", .min = 0, .max = 1, .open = OPEN_MAX, .help = "AdamW's memory of squares",
+     .elsewhere = "adam_beta2"},
+    {KEY(train, eps, KEY_NUMBER), .fallback = "1e-8", .min = 0, .max = 1, .open = OPEN_MIN, .help = "AdamW's, added to the root",
+     .elsewhere = "adam_eps, adam_epsilon"},
+    {KEY(train, grad_clip, KEY_NUMBER), .fallback = "1", .word = "none", .min = 0, .max = 1e9, .open = OPEN_MIN,
+     .help = "longest gradient, Euclidean norm", .elsewhere = "clip_grad, max_norm, max_grad_norm, gradient_clipping"},
+    {KEY(train, stop_after, KEY_AMOUNT), .units = STEPS | TOKENS, .fallback = "none", .word = "none", .min = 0, .max = MANY,
+     .open = OPEN_MIN, .example = "100 steps", .help = "save and end early; the schedule stays",
+     .elsewhere = "exit_interval, stop_step"},
+
+    {KEY(parallel, strategy, KEY_CHOICE), .fallback = "full_shard", .choices = LIST("no_shard", "full_shard"),
+     .help = "no_shard: a whole copy a rank (DDP); full_shard: a share of everything (FSDP, ZeRO-3)",
+     .elsewhere = "sharding_strategy, fsdp_sharding_strategy, zero_stage, data_parallel_sharding_strategy"},
+    {KEY(parallel, accumulate, KEY_CHOICE), .choices = LIST("whole", "shard"),
+     .derived = "shard for full_shard, whole for no_shard", .help = "gradients between passes; whole: more memory, less traffic"},
+    {KEY(parallel, units_alive, KEY_INT), .fallback = "2", .min = 1, .max = 10000, .help = "gathered blocks at a time (full_shard)",
+     .elsewhere = "limit_all_gathers, prefetch_factor"},
+
+    {KEY(precision, compute, KEY_CHOICE), .fallback = "fp32", .choices = LIST("fp32"), .help = "of forward and backward",
+     .elsewhere = "dtype, param_dtype, mixed_precision_param"},
+    {KEY(precision, master, KEY_CHOICE), .fallback = "fp32", .choices = LIST("fp32"), .help = "of the weights that are updated"},
+    {KEY(precision, reduce, KEY_CHOICE), .fallback = "fp32", .choices = LIST("fp32"), .help = "of gradients between ranks",
+     .elsewhere = "reduce_dtype, mixed_precision_reduce, grad_reduce_in_fp32"},
+
+    {KEY(memory, recompute, KEY_CHOICE), .fallback = "none", .choices = LIST("none", "block"),
+     .help = "block: keep a block's input, compute the rest again",
+     .elsewhere = "activation_checkpointing, gradient_checkpointing, recompute_granularity, ac_mode"},
+
+    {KEY(checkpoint, every, KEY_AMOUNT), .units = STEPS, .fallback = "1000 steps", .min = 1, .max = MANY, .example = "1000 steps",
+     .help = "between saves; the end of a run always saves", .elsewhere = "save_interval, save_steps, save_every, interval"},
+    {KEY(checkpoint, keep, KEY_INT), .fallback = "3", .min = 1, .max = 1000000, .help = "newest checkpoints that stay",
+     .elsewhere = "save_total_limit, keep_latest_k, save_num_checkpoints_to_keep"},
+    {KEY(checkpoint, resume, KEY_TEXT), .fallback = "auto", .example = "runs/llama7b",
+     .help = "auto: from run.folder's newest; never; or a run or step folder",
+     .elsewhere = "resume_from_checkpoint, load, load_path, load_step, autoresume"},
+
+    {KEY(eval, every, KEY_AMOUNT), .units = STEPS, .derived = "1000 steps where there is validation data", .min = 1, .max = MANY,
+     .example = "1000 steps", .help = "between evaluations", .elsewhere = "eval_interval, eval_steps, freq"},
+    {KEY(eval, tokens, KEY_AMOUNT), .units = TOKENS, .fallback = "1M tokens", .min = 1, .max = MANY, .example = "10M tokens",
+     .help = "an evaluation; all where there are fewer", .elsewhere = "eval_iters, max_eval_samples"},
+
+    {KEY(device, kind, KEY_CHOICE), .fallback = "auto", .choices = LIST("auto", "cpu"), .help = "where the arithmetic runs",
+     .elsewhere = "accelerator, device_type"},
+
+    {KEY(cpu, compiler, KEY_TEXT), .fallback = "cc", .example = "gcc-12", .help = "C compiler; none: the interpreter, slow"},
+    {KEY(cpu, matmul, KEY_CHOICE), .fallback = "auto", .choices = LIST("auto", "onednn", "cblas", "own"),
+     .help = "who multiplies matrices"},
+    {KEY(cpu, threads, KEY_INT), .fallback = "auto", .word = "auto", .min = 1, .max = 4096,
+     .help = "a rank; auto: its share of the cores", .elsewhere = "omp_num_threads, num_threads"},
+
+    {KEY(health, nonfinite, KEY_CHOICE), .fallback = "skip", .choices = LIST("skip", "stop"),
+     .help = "a step whose gradient is inf or nan", .elsewhere = "check_for_nan_in_loss_and_grad"},
+
+    {KEY(log, every, KEY_AMOUNT), .units = STEPS, .fallback = "1 step", .min = 1, .max = MANY, .example = "10 steps",
+     .help = "between progress lines", .elsewhere = "log_interval, logging_steps, log_freq"},
+};
+const int nkeys = sizeof keys / sizeof *keys;

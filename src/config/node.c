@@ -1,0 +1,154 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* A key's value from a node of the file, and values back as YAML. */
+#include <math.h>
+#include <stdio.h>
+#include <string.h>
+
+#include "src/base/fail.h"
+#include "src/config/units.h"
+
+static bool fault_at(Fault *fault, Place *place, const Node *node, const char *what, const char *label) {
+  *fault = (Fault){what, label};
+  *place = node->place;
+  return false;
+}
+
+static bool is_null(const Node *node) {
+  const char *const words[] = {"", "~", "null"};
+  for (int i = 0; i < 3; i++)
+    if (node->kind == NODE_TEXT && node->plain && !strcmp(node->text, words[i])) return true;
+  return false;
+}
+
+static bool parse_set_list(Arena *arena, const Key *key, const Node *node, Config *c, Fault *fault, Place *place) {
+  int *at = (int *)(void *)((char *)c + key->offset), all = 0;
+  for (int i = 0; i < node->items.n; i++) {
+    const Node *item = node->items.at[i].value;
+    if (item->kind != NODE_TEXT) return fault_at(fault, place, item, "wants a list of words", NULL);
+    *place = item->place;
+    if (!value_parse(arena, key, item->text, c, fault)) return false;
+    all |= *at;
+  }
+  *at = all;
+  return true;
+}
+
+/* One of a list: a path, or {path: …}. */
+static bool parse_data_item(const Node *node, DataSet *set, Fault *fault, Place *place) {
+  static const char form[] = "a path, or {path: ...}";
+  const Node *value = node;
+  if (node->kind == NODE_LIST) return fault_at(fault, place, node, "has an item that is no path", form);
+  if (node->kind == NODE_MAP) {
+    for (int i = 0; i < node->items.n; i++) {
+      const Node *key = node->items.at[i].key;
+      if (strcmp(key->text, "path") != 0) return fault_at(fault, place, key, "has an item with an unknown key", form);
+      value = node->items.at[i].value;
+    }
+  }
+  if (value->kind != NODE_TEXT || is_null(value)) return fault_at(fault, place, value, "has an item that is no path", form);
+  set->path = value->text;
+  return true;
+}
+
+/* A list of data sets, or {name: path}. */
+static bool parse_data_list(Arena *arena, const Key *key, const Node *node, Config *c, Fault *fault, Place *place) {
+  if (node->items.n != 1) {
+    return fault_at(fault, place, node, arena_printf(arena, "holds %d data sets", node->items.n), "this version takes one");
+  }
+  NodePair item = node->items.at[0];
+  DataSet *set = arena_new(arena, DataSet);
+  set->name = item.key ? item.key->text : key->name;
+  if (!*set->name) return fault_at(fault, place, item.key, "has a data set without a name", NULL);
+  if (item.key && item.value->kind != NODE_TEXT)
+    return fault_at(fault, place, item.value, "has a name without a path", "{name: path}");
+  if (!parse_data_item(item.value, set, fault, place)) return false;
+  *(DataSets *)(void *)((char *)c + key->offset) = (DataSets){set, 1};
+  return true;
+}
+
+bool value_parse_node(Arena *arena, const Key *key, const Node *node, Config *c, Fault *fault, Place *place) {
+  *place = node->place;
+  if (is_null(node)) return fault_at(fault, place, node, "has no value", NULL);
+  if (node->kind == NODE_TEXT) return value_parse(arena, key, node->text, c, fault);
+  if (node->kind == NODE_LIST && key->type == KEY_SET) return parse_set_list(arena, key, node, c, fault, place);
+  if (key->type == KEY_DATA) return parse_data_list(arena, key, node, c, fault, place);
+  return fault_at(fault, place, node, node->kind == NODE_LIST ? "is one value, not a list" : "is one value, not a section", NULL);
+}
+
+/* ---- printing ---- */
+
+static void print_text(const char *text, Text *out) {
+  const char *safe = "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789_./-+";
+  if (*text && *text != '-' && strspn(text, safe) == strlen(text) && strcmp(text, "null") != 0) {
+    text_printf(out, "%s", text);
+    return;
+  }
+  text_printf(out, "\"");
+  for (const char *at = text; *at; at++) {
+    unsigned char byte = (unsigned char)*at;
+    if (byte == '"' || byte == '\\') {
+      text_printf(out, "\\%c", byte);
+    } else if (byte < 32 || byte == 127) {
+      text_printf(out, "\\x%02x", byte);
+    } else {
+      text_add(out, at, 1);
+    }
+  }
+  text_printf(out, "\"");
+}
+
+static void print_amount(Amount amount, Text *out) {
+  const Suffix *best = NULL;
+  bool counted = amount.unit != UNIT_EPOCHS && amount.unit != UNIT_PERCENT;
+  for (const Suffix *s = suffixes; counted && amount.value >= 1e5 && s->name; s++)
+    if (fmod(amount.value, s->times) == 0 && (!best || s->times > best->times)) best = s;
+  if (!amount.unit) {
+    text_printf(out, "none");
+    return;
+  }
+  number_print(amount.value / (best ? best->times : 1), out);
+  text_printf(out, "%s%s", best ? best->name : "", amount.unit == UNIT_PERCENT ? "" : " ");
+  text_printf(out, "%s", amount.value == 1 ? unit_name_one(amount.unit) : unit_name(amount.unit));
+}
+
+static void print_set(const Key *key, int set, Text *out) {
+  const char *between = "";
+  text_printf(out, "[");
+  for (int i = 0; key->choices[i]; i++) {
+    if (!(set & 1 << i)) continue;
+    text_printf(out, "%s%s", between, key->choices[i]);
+    between = ", ";
+  }
+  text_printf(out, "]");
+}
+
+static void print_data(const Key *key, const DataSets *sets, Text *out) {
+  bool named = strcmp(sets->at[0].name, key->name) != 0;
+  if (named) {
+    text_printf(out, "{");
+    print_text(sets->at[0].name, out);
+    text_printf(out, ": ");
+  }
+  print_text(sets->at[0].path, out);
+  if (named) text_printf(out, "}");
+}
+
+static void print_worded(const Key *key, double value, Text *out) {
+  if (key->word && value == 0) {
+    text_printf(out, "%s", key->word);
+  } else {
+    number_print(value, out);
+  }
+}
+
+void value_print(const Key *key, const Config *c, Text *out) {
+  const void *at = (const char *)c + key->offset;
+  if (key->type == KEY_INT) print_worded(key, (double)*(const int64_t *)at, out);
+  if (key->type == KEY_NUMBER) print_worded(key, *(const double *)at, out);
+  if (key->type == KEY_BOOL) text_printf(out, "%s", *(const bool *)at ? "true" : "false");
+  if (key->type == KEY_TEXT) print_text(*(const char *const *)at, out);
+  if (key->type == KEY_CHOICE) text_printf(out, "%s", key->choices[*(const int *)at]);
+  if (key->type == KEY_SET) print_set(key, *(const int *)at, out);
+  if (key->type == KEY_AMOUNT) print_amount(*(const Amount *)at, out);
+  if (key->type == KEY_DATA) print_data(key, at, out);
+}

@@ -1,0 +1,130 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* Private to src/config: the table's row, the parsed file, and the list of what is wrong with it. */
+#ifndef CONFIG_TABLE_H
+#define CONFIG_TABLE_H
+
+#include "src/base/vec.h"
+#include "src/config/config.h"
+
+typedef enum KeyType {
+  KEY_INT,    /* int64_t; suffixes K M B T Ki Mi Gi */
+  KEY_NUMBER, /* double */
+  KEY_BOOL,   /* bool */
+  KEY_TEXT,   /* const char * */
+  KEY_CHOICE, /* int, index into choices */
+  KEY_SET,    /* int, bits by index into choices */
+  KEY_AMOUNT, /* Amount, one of units */
+  KEY_DATA,   /* DataSets */
+} KeyType;
+
+enum { OPEN_MIN = 1, OPEN_MAX = 2 }; /* the bound itself is excluded */
+
+typedef struct Key {
+  const char *section, *name; /* section "" for the schema version */
+  KeyType type;
+  size_t offset;        /* in Config */
+  bool required;        /* always to be given in a run file */
+  bool shape;           /* part of a model's explicit shape: required and defaults count only there */
+  const char *fallback; /* default, as text; NULL: unset until check.c derives it */
+  const char *word;     /* a word that stands for 0 or UNIT_NONE: auto, none */
+  double min, max;      /* of numbers; both 0: any */
+  int open;
+  const char *const *choices; /* NULL at the end */
+  unsigned units;             /* bits 1 << Unit */
+  const char *derived;        /* what an unset key becomes, for the help */
+  const char *example;        /* for the help and the starter file */
+  const char *help;           /* half a line */
+  const char *elsewhere;      /* other programs' names, separated by ", " */
+} Key;
+
+typedef struct Section {
+  const char *name, *help, *elsewhere;
+} Section;
+
+extern const Key keys[];
+extern const int nkeys;
+extern const Section sections[];
+extern const int nsections;
+
+const Key *key_find(const char *section, const char *name); /* or NULL */
+const Key *key_find_path(const char *path);                 /* "train.lr" */
+const char *key_path(const Key *key, char out[80]);
+bool names_hold(const char *list, const char *name);                         /* name is one of "a, b, c" */
+void number_print(double value, Text *out);                                  /* the shortest that reads back: 32000, 3e-5 */
+void key_range(const Key *key, Text *out);                                   /* "0 < lr <= 1"; nothing where any value goes */
+void choices_print(const char *const *choices, const char *last, Text *out); /* "a, b or c" with last = "or" */
+
+/* Where a value came from. */
+typedef enum Source { SOURCE_UNSET, SOURCE_FILE, SOURCE_SHELL, SOURCE_DEFAULT, SOURCE_AUTO, SOURCE_DEMO, SOURCE_FAULTY } Source;
+typedef struct Place {
+  int line, column, width; /* 1 at the start; line 0: not in a file */
+  int key_column;          /* of the key before the value, when on the same line; else column */
+  int argument;            /* number of the word on the command line; 0: none */
+} Place;
+
+typedef struct ConfigOrigin {
+  Arena *arena;
+  const char *name, *text; /* of the run file */
+  char **argv;
+  Source *source; /* by row of keys[] */
+  Place *place;
+} ConfigOrigin;
+
+static inline Source key_source(const Config *c, const Key *key) { return c->origin->source[key - keys]; }
+static inline bool key_given(const Config *c, const Key *key) {
+  Source s = key_source(c, key);
+  return s == SOURCE_FILE || s == SOURCE_SHELL || s == SOURCE_DEMO;
+}
+
+/* ---- yaml.c: a file as a tree, each node with its place ---- */
+typedef enum NodeKind { NODE_TEXT, NODE_MAP, NODE_LIST } NodeKind;
+typedef struct Node Node;
+typedef struct NodePair {
+  Node *key, *value; /* key is NULL in a list */
+} NodePair;
+struct Node {
+  NodeKind kind;
+  const char *text; /* NODE_TEXT */
+  bool plain;       /* not quoted */
+  Place place;
+  VEC(NodePair) items;
+};
+
+/* ---- problem.c: everything that is wrong, told at once ---- */
+typedef struct Problem {
+  Place place;
+  const char *what, *label, *body, *help; /* label stands beside the caret, body lines follow; any may be NULL but what */
+} Problem;
+typedef struct Problems {
+  Arena *arena;
+  const char *name, *text;
+  char **argv;
+  VEC(Problem) list;
+} Problems;
+
+void problem_add(Problems *p, Place place, const char *label, const char *what, ...) __attribute__((format(printf, 4, 5)));
+void problem_add_full(Problems *p, Problem problem);
+void problems_end(Problems *p); /* fails if there are any */
+void problem_print(const Problems *p, const Problem *problem, Text *out);
+
+/* The document as a tree, or NULL with a problem added; an empty file is an empty map. */
+Node *yaml_read(Problems *p);
+
+/* ---- value.c ---- */
+typedef struct Fault {
+  const char *what, *label; /* what follows "'train.lr' " */
+} Fault;
+/* Reads text as this key's value into c; false with fault filled.  Its memory is the arena's. */
+bool value_parse(Arena *arena, const Key *key, const char *text, Config *c, Fault *fault);
+bool value_parse_node(Arena *arena, const Key *key, const Node *node, Config *c, Fault *fault, Place *place);
+void value_print(const Key *key, const Config *c, Text *out); /* as YAML that reads back */
+
+/* ---- check.c: what concerns several keys ---- */
+void check_derive(Config *c);
+void check_missing(Config *c, Problems *p);
+void check_combinations(Config *c, Problems *p);
+
+/* ---- demo.c ---- */
+const char *demo_run_file(Arena *arena, int nranks);
+
+#endif

@@ -1,0 +1,64 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include "src/config/units.h"
+
+#include <math.h>
+#include <string.h>
+
+#include "src/base/fail.h"
+
+const Suffix suffixes[] = {{"Ki", 1024.0}, {"Mi", 1048576.0}, {"Gi", 1073741824.0}, {"K", 1e3},
+                           {"M", 1e6},     {"B", 1e9},        {"T", 1e12},          {NULL, 0}};
+
+static const struct {
+  const char *many, *one;
+} units[] = {
+    [UNIT_NONE] = {"none", "none"},      [UNIT_STEPS] = {"steps", "step"},
+    [UNIT_TOKENS] = {"tokens", "token"}, [UNIT_SEQUENCES] = {"sequences", "sequence"},
+    [UNIT_EPOCHS] = {"epochs", "epoch"}, [UNIT_PERCENT] = {"%", "%"},
+};
+
+const char *unit_name(Unit unit) { return units[unit].many; }
+
+const char *unit_name_one(Unit unit) { return units[unit].one; }
+
+Unit unit_take(const char **rest) {
+  for (int u = UNIT_STEPS; u <= UNIT_PERCENT; u++) {
+    if (strcmp(*rest, units[u].many) != 0 && strcmp(*rest, units[u].one) != 0) continue;
+    *rest += strlen(*rest);
+    return (Unit)u;
+  }
+  return UNIT_NONE;
+}
+
+void number_print(double value, Text *out) {
+  char number[NUM_TEXT];
+  if (value == floor(value) && fabs(value) < 1e16) {
+    text_printf(out, "%.0f", value);
+    return;
+  }
+  num_double(value, number);
+  char *exponent = strstr(number, "e-0"); /* 1e-05 as people write it */
+  if (exponent) memmove(exponent + 2, exponent + 3, strlen(exponent + 3) + 1);
+  text_printf(out, "%s", number);
+}
+
+int64_t config_steps(const Config *c, Amount amount, int64_t epoch_sequences, int64_t total_steps) {
+  double seq_len = (double)c->train.seq_len, batch = c->train.global_batch_size.value;
+  if (c->train.global_batch_size.unit == UNIT_TOKENS) batch /= seq_len;
+  const double steps[] = {
+      [UNIT_NONE] = 0,
+      [UNIT_STEPS] = amount.value,
+      [UNIT_TOKENS] = amount.value / (seq_len * batch),
+      [UNIT_SEQUENCES] = amount.value / batch,
+      [UNIT_EPOCHS] = amount.value * (double)epoch_sequences / batch,
+      [UNIT_PERCENT] = amount.value * (double)total_steps / 100,
+  };
+  return (int64_t)floor(steps[amount.unit]); /* products of whole numbers come first, so 3 % of 100 is 3 */
+}
+
+int64_t config_total_steps(const Config *c, int64_t epoch_sequences) {
+  int64_t steps = config_steps(c, c->train.duration, epoch_sequences, 0);
+  if (steps < 1)
+    config_fail(c, "train.duration", "a longer duration or a smaller global_batch_size", "duration is less than one step");
+  return steps;
+}

@@ -1,0 +1,19 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* Private to src/config: suffixes and unit names. */
+#ifndef CONFIG_UNITS_H
+#define CONFIG_UNITS_H
+
+#include "src/config/table.h"
+
+typedef struct Suffix {
+  const char *name;
+  double times;
+} Suffix;
+
+extern const Suffix suffixes[]; /* longer names first; name NULL at the end */
+
+const char *unit_name(Unit unit);     /* "steps", "%" */
+const char *unit_name_one(Unit unit); /* "step" */
+Unit unit_take(const char **rest);    /* the unit that is all of *rest, which then is ""; or UNIT_NONE */
+
+#endif

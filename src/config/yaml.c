@@ -1,0 +1,144 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* YAML by libyaml's events into a tree whose nodes know their places.  What would let a file say something other than it
+ * seems to (anchors, tags, several documents, the same key twice) is an error. */
+#include <string.h>
+#include <yaml.h>
+
+#include "src/base/fail.h"
+#include "src/config/table.h"
+
+enum { DEPTH_MAX = 16 };
+
+typedef struct Reader {
+  yaml_parser_t parser;
+  Problems *problems;
+  bool broken; /* a syntax error is told; stop */
+} Reader;
+
+static Place place_of(const yaml_event_t *event) {
+  const yaml_mark_t *a = &event->start_mark, *b = &event->end_mark;
+  int width = a->line == b->line ? (int)(b->column - a->column) : 0;
+  return (Place){.line = (int)a->line + 1, .column = (int)a->column + 1, .width = width, .key_column = (int)a->column + 1};
+}
+
+static void told_syntax(Reader *r) {
+  const yaml_parser_t *p = &r->parser;
+  bool marked = p->error == YAML_SCANNER_ERROR || p->error == YAML_PARSER_ERROR;
+  Place place = {.line = marked ? (int)p->problem_mark.line + 1 : 0, .column = (int)p->problem_mark.column + 1};
+  const char *problem = p->problem ? p->problem : "out of memory";
+  if (!marked && p->error == YAML_READER_ERROR) {
+    problem_add(r->problems, (Place){.line = 0}, NULL, "not text: libyaml says '%s' at byte %zu", problem, p->problem_offset);
+  } else if (p->context) {
+    problem_add(r->problems, place, NULL, "not YAML: libyaml says '%s %s'", problem, p->context);
+  } else {
+    problem_add(r->problems, place, NULL, "not YAML: libyaml says '%s'", problem);
+  }
+  r->broken = true;
+}
+
+static bool next(Reader *r, yaml_event_t *event) {
+  if (r->broken) return false;
+  if (yaml_parser_parse(&r->parser, event)) return true;
+  told_syntax(r);
+  return false;
+}
+
+static Node *read_node(Reader *r, yaml_event_t *event, int depth);
+
+static void add_pair(Reader *r, Node *map, Node *key, Node *value) {
+  if (key->kind != NODE_TEXT) {
+    problem_add(r->problems, key->place, NULL, "a key is a word");
+    return;
+  }
+  for (int i = 0; i < map->items.n; i++) {
+    const Node *first = map->items.at[i].key;
+    if (strcmp(first->text, key->text) != 0) continue;
+    problem_add(r->problems, key->place, arena_printf(r->problems->arena, "first on line %d", first->place.line),
+                "'%s' is given twice", key->text);
+    return;
+  }
+  if (value->place.line == key->place.line) value->place.key_column = key->place.column;
+  vec_push(r->problems->arena, &map->items, (NodePair){key, value});
+}
+
+/* Reads up to and with the event that closes map or list. */
+static void read_items(Reader *r, Node *node, yaml_event_type_t close, int depth) {
+  yaml_event_t event;
+  while (next(r, &event)) {
+    if (event.type == close) {
+      yaml_event_delete(&event);
+      return;
+    }
+    Node *first = read_node(r, &event, depth + 1);
+    if (node->kind == NODE_LIST) {
+      if (first) vec_push(r->problems->arena, &node->items, (NodePair){NULL, first});
+      continue;
+    }
+    if (!next(r, &event)) return;
+    Node *value = read_node(r, &event, depth + 1);
+    if (first && value) add_pair(r, node, first, value);
+  }
+}
+
+/* The node that starts with event, which is consumed.  NULL: a problem was added. */
+static Node *read_node(Reader *r, yaml_event_t *event, int depth) {
+  Arena *arena = r->problems->arena;
+  Node *node = arena_new(arena, Node);
+  node->place = place_of(event);
+  yaml_event_type_t type = event->type;
+  bool fine = true;
+  if (type == YAML_ALIAS_EVENT) {
+    problem_add(r->problems, node->place, NULL, "aliases have no meaning in a run file: write the value out");
+    fine = false;
+  } else if (type == YAML_SCALAR_EVENT) {
+    size_t n = event->data.scalar.length;
+    node->text = arena_strndup(arena, (const char *)event->data.scalar.value, n);
+    node->plain = event->data.scalar.style == YAML_PLAIN_SCALAR_STYLE;
+    fine = strlen(node->text) == n && !event->data.scalar.tag;
+    if (!fine) problem_add(r->problems, node->place, NULL, "tags and NUL bytes have no meaning in a run file");
+  } else if (depth >= DEPTH_MAX) {
+    problem_add(r->problems, node->place, NULL, "nested more than %d deep", DEPTH_MAX);
+    r->broken = true;
+    fine = false;
+  } else {
+    node->kind = type == YAML_MAPPING_START_EVENT ? NODE_MAP : NODE_LIST;
+  }
+  yaml_event_delete(event);
+  if (fine && node->kind == NODE_MAP) read_items(r, node, YAML_MAPPING_END_EVENT, depth);
+  if (fine && node->kind == NODE_LIST) read_items(r, node, YAML_SEQUENCE_END_EVENT, depth);
+  return fine ? node : NULL;
+}
+
+static Node *read_stream(Reader *r) {
+  Node *root = NULL;
+  int documents = 0;
+  yaml_event_t event;
+  while (next(r, &event)) {
+    yaml_event_type_t type = event.type;
+    if (type == YAML_STREAM_START_EVENT || type == YAML_DOCUMENT_END_EVENT || type == YAML_STREAM_END_EVENT) {
+      yaml_event_delete(&event);
+      if (type == YAML_STREAM_END_EVENT) break;
+    } else if (type == YAML_DOCUMENT_START_EVENT) {
+      if (++documents == 2) problem_add(r->problems, place_of(&event), NULL, "a run file is one YAML document");
+      yaml_event_delete(&event);
+    } else {
+      Node *node = read_node(r, &event, 0);
+      if (!root) root = node;
+    }
+  }
+  return r->broken ? NULL : root ? root : documents ? NULL : arena_new(r->problems->arena, Node);
+}
+
+Node *yaml_read(Problems *p) {
+  Reader r = {.problems = p};
+  if (!yaml_parser_initialize(&r.parser)) fail(FAIL_MACHINE, "libyaml does not start: out of memory");
+  yaml_parser_set_encoding(&r.parser, YAML_UTF8_ENCODING);
+  yaml_parser_set_input_string(&r.parser, (const unsigned char *)p->text, strlen(p->text));
+  Node *root = read_stream(&r);
+  yaml_parser_delete(&r.parser);
+  if (!root) return NULL;
+  if (!root->kind && !root->text) root->kind = NODE_MAP; /* the empty file */
+  if (root->kind == NODE_MAP) return root;
+  problem_add(p, root->place, NULL, "a run file is sections of keys, such as 'train: {lr: 3e-4}'");
+  return NULL;
+}
