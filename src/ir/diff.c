@@ -60,7 +60,15 @@ static int join(Graph *g, Part **sorted, int n, Shape shape) {
   return ir_concat(g, pieces.at, pieces.n, axis);
 }
 
-static int add_to(Graph *g, int sum, int term) { return sum < 0 ? term : ir_add(g, sum, term); }
+/* In the scope of the term that came last: what chunks contribute is added chunk by chunk, not kept until the end. */
+static int add_to(Graph *g, int sum, int term) {
+  if (sum < 0) return term;
+  int scope = g->scope;
+  g->scope = graph_node(g, term)->scope;
+  sum = ir_add(g, sum, term);
+  g->scope = scope;
+  return sum;
+}
 
 /* The sum of a node's contributions; -1 without any. */
 static int gather_parts(Diff *d, int node) {

@@ -1,0 +1,53 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* Models only build graph: a model is a row of a table with a function that adds the nodes from token ids to the last
+ * hidden state.  The loss is the same for all. */
+#ifndef MODEL_MODEL_H
+#define MODEL_MODEL_H
+
+#include "src/ir/ir.h"
+
+/* How rotary positions are stretched beyond the trained length. */
+typedef enum ModelRope { MODEL_ROPE_DEFAULT, MODEL_ROPE_LLAMA3 } ModelRope;
+
+typedef struct ModelConfig {
+  const char *family; /* of the model table: "llama" */
+  int64_t vocab, hidden, intermediate, layers, heads, kv_heads, head_dim, max_positions;
+  double norm_eps, init_std;
+  bool tied; /* the head is the embedding table */
+  struct {
+    ModelRope kind;
+    double theta, factor, low_freq_factor, high_freq_factor; /* the last three: llama3 */
+    int64_t original_positions;
+  } rope;
+} ModelConfig;
+
+/* B sequences of S positions; T = B·S. */
+typedef struct ModelBatch {
+  int64_t sequences, positions;
+  int64_t head_rows; /* rows of logits alive at a time; 0: all T */
+} ModelBatch;
+
+/* What a model leaves in the graph.  Inputs are declared as Vars: "ids" i32 (T), "labels" i32 (T; negative: ignored),
+ * "start" i32 (B,S): the first position of each position's segment, "order" i32 (T): sorts ids stably. */
+typedef struct ModelNodes {
+  int ids, labels, start, order;
+  int hidden;  /* (T,C), normed: what the head multiplies */
+  int head;    /* (V,C) */
+  int *params; /* a LOAD a parameter, in the order of declaration */
+  int n_params;
+} ModelNodes;
+
+/* Adds the model's inputs, parameters and forward nodes. */
+ModelNodes model_build(Graph *g, const ModelConfig *config, const ModelBatch *batch);
+
+/* Adds the head and the loss: the sum over counted tokens of -log softmax(logits)[label] (a scalar), and how many counted
+ * (a scalar, f32).  Rows are split into chunks of head_rows, each a SCOPE_CHUNK, so that full logits never exist. */
+void model_loss(Graph *g, const ModelNodes *model, const ModelBatch *batch, int *loss_sum, int *count);
+int model_logits(Graph *g, const ModelNodes *model); /* (T,V), for verify and generation */
+
+/* Presets by name; NULL-terminated list of names; false when there is none of that name. */
+const char *const *model_presets(void);
+bool model_preset(const char *name, ModelConfig *config);
+int64_t model_parameters(const ModelConfig *config, int64_t *embedding); /* all; and of the embedding table alone */
+
+#endif
