@@ -1,0 +1,145 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include <errno.h>
+#include <fcntl.h>
+#include <signal.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/stat.h>
+#include <sys/wait.h>
+#include <time.h>
+#include <unistd.h>
+
+#include "io/lock.h"
+#include "src/base/file.h"
+#include "src/base/text.h"
+#include "test/check.h"
+
+static const char *lock_path(void) {
+  static char path[4200];
+  snprintf(path, sizeof path, "%s/LOCK", check_folder());
+  return path;
+}
+
+/* A lock that another host wrote, last heard of age seconds ago. */
+static void leave_lock(const char *text, int age) {
+  CHECK(try_file_write(lock_path(), text, strlen(text), NULL));
+  struct timespec now;
+  clock_gettime(CLOCK_REALTIME, &now);
+  now.tv_sec -= age;
+  CHECK(!utimensat(AT_FDCWD, lock_path(), (struct timespec[2]){now, now}, 0));
+}
+
+static bool can_acquire(void) {
+  FailKind kind;
+  Why why;
+  Lock *lock = try_lock_acquire(check_folder(), &kind, &why);
+  lock_release(lock);
+  return lock != NULL;
+}
+
+TEST(a_lock_is_there_until_it_is_released) {
+  unsetenv("SLURM_JOB_ID");
+  Lock *lock = lock_acquire(check_folder());
+  EXPECT(!access(lock_path(), F_OK) && !lock_lost(lock));
+  EXPECT_FAIL(FAIL_INPUT, "in use by process", lock_acquire(check_folder()));
+  EXPECT_FAIL(FAIL_INPUT, "help: other run.folder", lock_acquire(check_folder()));
+  lock_release(lock);
+  EXPECT(access(lock_path(), F_OK) && can_acquire());
+}
+
+TEST(a_dead_process_of_this_boot_holds_nothing) {
+  check_folder();
+  pid_t child = fork();
+  if (!child) {
+    lock_acquire(check_folder());
+    kill(getpid(), SIGKILL);
+  }
+  siginfo_t info;
+  CHECK(!waitid(P_PID, (id_t)child, &info, WEXITED | WNOWAIT)); /* dead, not yet reaped */
+  EXPECT(!access(lock_path(), F_OK) && can_acquire());
+  pid_t again = fork();
+  if (!again) {
+    lock_acquire(check_folder());
+    _exit(0);
+  }
+  CHECK(waitpid(child, NULL, 0) == child && waitpid(again, NULL, 0) == again);
+  EXPECT(!access(lock_path(), F_OK) && can_acquire());
+}
+
+TEST(another_host_holds_it_until_two_minutes_after_its_last_beat) {
+  const char *text = "{\"job\":\"812345\",\"host\":\"n001\",\"pid\":1,\"boot\":\"x\"}";
+  leave_lock(text, 3);
+  EXPECT_FAIL(FAIL_INPUT, "in use by job 812345 (n001, alive 3 s ago)", lock_acquire(check_folder()));
+  EXPECT_FAIL(FAIL_INPUT, "scancel 812345", lock_acquire(check_folder()));
+  leave_lock(text, 110);
+  EXPECT(!can_acquire());
+  leave_lock(text, 125);
+  EXPECT(can_acquire());
+}
+
+TEST(the_same_jobs_lock_is_free_at_once) {
+  const char *text = "{\"job\":\"812345\",\"host\":\"n001\",\"pid\":1,\"boot\":\"x\"}";
+  leave_lock(text, 3);
+  setenv("SLURM_JOB_ID", "812346", 1);
+  bool other = can_acquire();
+  setenv("SLURM_JOB_ID", "812345", 1);
+  bool same = can_acquire();
+  unsetenv("SLURM_JOB_ID");
+  EXPECT(!other && same);
+}
+
+TEST(a_lock_that_cannot_be_read_goes_by_its_age) {
+  const char *bad[] = {"", "{", "[]", "{\"pid\":99999999999999,\"host\":7}", "\x1b[2J"};
+  for (int i = 0; i < 5; i++) {
+    leave_lock(bad[i], 1);
+    EXPECT_FAIL(FAIL_INPUT, "in use by", lock_acquire(check_folder()));
+    leave_lock(bad[i], 1000);
+    EXPECT(can_acquire());
+  }
+}
+
+TEST(of_many_that_find_a_stale_lock_one_gets_it) {
+  for (int round = 0; round < 20; round++) {
+    int start[2], done[2], winners = 0;
+    leave_lock("{\"host\":\"n001\",\"pid\":1,\"boot\":\"x\"}", 1000);
+    CHECK(!pipe(start) && !pipe(done));
+    pid_t child[8];
+    for (int i = 0; i < 8; i++) {
+      child[i] = fork();
+      if (child[i]) continue;
+      close(start[1]);
+      close(done[1]);
+      char byte;
+      FailKind kind;
+      Why why;
+      CHECK(read(start[0], &byte, 1) == 0);
+      Lock *lock = try_lock_acquire(check_folder(), &kind, &why);
+      CHECK(lock || kind == FAIL_INPUT);
+      if (!lock) _exit(0);
+      CHECK(read(done[0], &byte, 1) == 0); /* holds it until all have tried */
+      _exit(lock_lost(lock) ? 3 : 1);
+    }
+    close(start[1]);
+    usleep(100000);
+    close(done[1]);
+    for (int i = 0; i < 8; i++) {
+      int status;
+      CHECK(waitpid(child[i], &status, 0) == child[i]);
+      EXPECT(WIFEXITED(status) && WEXITSTATUS(status) < 2);
+      winners += WEXITSTATUS(status);
+    }
+    close(start[0]);
+    close(done[0]);
+    EXPECT(winners == 1);
+  }
+}
+
+TEST(a_folder_that_cannot_be_written_is_the_machines_fault) {
+  EXPECT_FAIL(FAIL_MACHINE, "nowhere: cannot be written: No such file", lock_acquire("nowhere"));
+  CHECK(!chmod(check_folder(), 0555));
+  EXPECT_FAIL(FAIL_MACHINE, "help: set run.folder", {
+    if (getuid() == 0) CHECK(!setuid(65534));
+    lock_acquire(check_folder());
+  });
+}
