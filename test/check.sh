@@ -72,7 +72,7 @@ check_main() {
       grep '^note' "$log" >&2
       passed=$((passed + 1))
     else
-      echo "FAILED $name: $(head -n 1 "$log")"
+      echo "FAILED $name: $(grep -v -m 1 '^note' "$log")"
       sed 's/^/  | /' "$log" >&2
       failed=$((failed + 1))
     fi
