@@ -15,6 +15,8 @@ const Command commands[] = {
     {"config", "before", RUN_WORDS " | --new | --doc",
      "prints the resolved run and where each value came from; --new: a starter file; --doc: doc/keys.md", false, cmd_config},
     {"help", "before", "[COMMAND|SECTION|KEY ...]", "explains", false, cmd_help},
+    {"tokenize", "before", "OUT.bin TEXT ...", "makes a token file of text files, a token a byte; - is standard input", false,
+     cmd_tokenize},
 };
 const int ncommands = sizeof commands / sizeof *commands;
 

@@ -8,6 +8,7 @@
 #include "io/tokens.h"
 #include "src/base/arena.h"
 #include "src/base/file.h"
+#include "src/cmd/cmd.h"
 #include "test/check.h"
 
 static const char *in_folder(const char *name) {
@@ -180,4 +181,30 @@ TEST(a_file_appears_only_when_it_is_whole) {
   tokens_writer_close(w);
   EXPECT(!access(in_folder("a.bin"), F_OK) && access(in_folder("a.bin.tmp"), F_OK));
   EXPECT_FAIL(FAIL_MACHINE, "none/a.bin: cannot be written: No such file", tokens_writer_open(in_folder("none/a.bin"), 2));
+}
+
+/* The entropy of equally frequent bytes is the logarithm of their number. */
+TEST(tokenize_makes_a_token_a_byte_and_tells_the_entropy) {
+  write_raw("a.txt", "\0\377ab", 4);
+  write_raw("b.txt", "cdef", 4);
+  char *argv[] = {"tokenize", (char *)in_folder("out.bin"), (char *)in_folder("a.txt"), (char *)in_folder("b.txt"), NULL};
+  char log[4096], line[200] = "";
+  snprintf(log, sizeof log, "%s", in_folder("log"));
+  fflush(stdout);
+  int saved = dup(STDOUT_FILENO);
+  CHECK(freopen(log, "w", stdout));
+  EXPECT(cmd_tokenize(4, argv) == 0);
+  fflush(stdout);
+  CHECK(dup2(saved, STDOUT_FILENO) >= 0 && !close(saved));
+  FILE *f = fopen(log, "r");
+  CHECK(f && fgets(line, sizeof line, f) && !fclose(f));
+  EXPECT_TEXT(line, "data   8e-06 MB, 8 tokens, order-0 entropy 3.00 bits/byte\n");
+  Tokens *t = open_one("out.bin", 0, 256);
+  int32_t out[8];
+  tokens_sample(t, 0, 7, out);
+  EXPECT(tokens_n(t) == 8 && out[0] == 0 && out[1] == 255 && out[2] == 'a' && out[7] == 'f');
+  tokens_close(t);
+  EXPECT_FAIL(FAIL_INPUT, "none.txt: No such file", cmd_tokenize(3, (char *[]){"tokenize", "x.bin", "none.txt", NULL}));
+  EXPECT_FAIL(FAIL_INPUT, "usage: hpctrain tokenize", cmd_tokenize(2, (char *[]){"tokenize", "x.bin", NULL}));
+  EXPECT_FAIL(FAIL_INPUT, "both input and output", cmd_tokenize(3, (char *[]){"tokenize", "x", "x", NULL}));
 }
