@@ -21,7 +21,7 @@ syslog termios tgmath threads time uchar ucontext unistd utime wchar wctype word
 sources() { find src kernels io test -name '*.[ch]' -o -name '*.cu' -o -name '*.cuh' 2> /dev/null | sort; }
 scripts() {
   echo autogen.sh configure.ac Makefile.am | tr ' ' '\n'
-  find .ci jobs kernels test -type f \( -name '*.sh' -o -name '*.py' -o -path '.ci/*' \)
+  find .ci jobs src kernels test -type f \( -name '*.sh' -o -name '*.py' -o -path '.ci/*' \)
 }
 
 check_includes() {
