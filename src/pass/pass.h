@@ -1,0 +1,91 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* Passes: graph to graph, a file each, pure.  And the state table: who owns which bytes of what persists. */
+#ifndef PASS_PASS_H
+#define PASS_PASS_H
+
+#include "src/ir/ir.h"
+
+/* --- state table ---------------------------------------------------------------------------------------------------------
+ *
+ * Parameters of one unit (a transformer block, the embedding, the head) lie side by side in one flat vector: matrices first,
+ * then vectors, each in the order of declaration, then zeros up to equal shards.  Moments have the layout of what they
+ * belong to.  Everything that persists is a row; checkpoint, planner and sharding read only this table. */
+
+typedef struct StateUnit {
+  const char *name;
+  int64_t n;       /* elements of its parameters */
+  int64_t decayed; /* of these, the first are matrices: weight decay applies */
+  int64_t padded;  /* a multiple of 64·ranks */
+  int64_t local;   /* what a rank holds: padded, or padded / ranks when sharded */
+} StateUnit;
+
+typedef struct StateParam {
+  const char *name; /* the parameter's Hugging Face name */
+  Shape shape;
+  InitKind init;
+  double std;
+  int unit;
+  int64_t offset; /* of its first element in the unit */
+} StateParam;
+
+typedef enum StateSlot { SLOT_PARAM, SLOT_M, SLOT_V, SLOT_SCALAR, STATE_SLOTS } StateSlot;
+
+typedef struct StateRow {
+  const char *name; /* the Var: "param/layers.0", "m/layers.0", "updates" */
+  StateSlot slot;
+  int unit;  /* -1: a scalar, the same on all ranks */
+  int64_t n; /* elements on this rank */
+} StateRow;
+
+typedef struct StateTable {
+  int ranks;    /* over which units are sharded */
+  bool sharded; /* false: every rank holds all of every row */
+  int nunits, nparams, nrows;
+  StateUnit *units;
+  StateParam *params;
+  StateRow *rows;
+} StateTable;
+
+enum { STATE_PAD = 64 };
+
+/* From the VAR_PARAM Vars of a model's graph. */
+StateTable *state_table(Arena *arena, const Graph *model, int ranks, bool sharded);
+
+const char *state_slot_name(StateSlot slot); /* "param", "m", "v" */
+
+/* The part of a parameter that lies in rank's share of its unit: count elements from element first of the parameter on, at
+ * element `at` of the rank's local vector.  False: none of it. */
+bool state_piece(const StateTable *table, int param, int rank, int64_t *first, int64_t *count, int64_t *at);
+
+/* The names of what micro-steps leave for the update: "grad/UNIT", and what they add up whole before it is scattered. */
+const char *state_grad(Arena *arena, const StateUnit *unit);
+const char *state_gradsum(Arena *arena, const StateUnit *unit);
+
+/* --- passes -------------------------------------------------------------------------------------------------------------- */
+
+/* recompute.c.  Needs: a differentiated graph.  Every value of a SCOPE_BLOCK that only the block's own backward still wants
+ * is computed again there from the block's inputs.  Keeps: values, bit for bit. */
+Graph *pass_recompute_block(const Graph *g, Arena *arena);
+
+/* shard.c.  Needs: parameters as VAR_PARAM loads, gradients as stores to "grad/PARAMETER".  Replaces both by units: loads
+ * become views of a unit's vector, gathered before its first use in each phase where units are sharded; gradients become
+ * one vector a unit, accumulated over micro-steps and reduced over ranks. */
+typedef struct ShardOptions {
+  int axis;         /* of the mesh */
+  bool whole;       /* full_shard: accumulate unscattered gradients, scatter in the last micro-step (parallel.accumulate) */
+  bool first, last; /* micro-step of its step: store instead of adding; reduce what is reduced once */
+} ShardOptions;
+Graph *pass_shard(const Graph *g, Arena *arena, const StateTable *table, const ShardOptions *options);
+
+/* accumulate.c.  Needs: a simplified graph.  Turns ADD(LOAD of a carried vector, CONCAT of pieces) into pieces that are each
+ * added where they are produced, so that a matrix product can add into the carried vector itself. */
+Graph *pass_accumulate(const Graph *g, Arena *arena);
+
+/* schedule.c.  Puts the nodes in the order in which they run: a chunk's backward right after its forward; a gather
+ * `units_alive - 1` units before its first use; what waits for a reduction behind the start of the next. */
+Graph *pass_schedule(const Graph *g, Arena *arena, int units_alive);
+
+/* A new graph with the vars and scopes of g and no nodes. */
+Graph *pass_copy_frame(const Graph *g, Arena *arena);
+
+#endif

@@ -1,0 +1,167 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* Data parallelism as inserted nodes.  Rajbhandari et al., "ZeRO: Memory Optimizations Toward Training Trillion Parameter
+ * Models", SC 2020; Zhao et al., "PyTorch FSDP", VLDB 2023.
+ *
+ * A parameter's load becomes a view of its unit's vector: the state itself where it is whole, an all-gather of it where it is
+ * sharded (one for the forward pass, one for recomputation and backward; a chunk's backward shares its forward's).  A unit's
+ * gradients are joined into one vector as soon as the last of them is known, and reduced. */
+#include <string.h>
+
+#include "src/pass/pass.h"
+
+enum { FORWARD, BACKWARD, TURNS };
+
+typedef struct Shard {
+  const Graph *g;
+  Graph *out;
+  const StateTable *table;
+  const ShardOptions *options;
+  int *map;
+  int *param_of;    /* by node of g: the parameter a LOAD loads; -1 */
+  int *unit[TURNS]; /* by unit: its whole vector in out; -1: not yet */
+  int *view[TURNS]; /* by parameter; -1 */
+  int *grad;        /* by parameter: the gradient's node in g; -1: none */
+  int *ready;       /* by node of g: the unit whose last gradient it is; -1 */
+} Shard;
+
+static int *minus_ones(Arena *arena, int n) {
+  int *at = arena_array(arena, int, n);
+  for (int i = 0; i < n; i++) at[i] = -1;
+  return at;
+}
+
+static int find_param(const StateTable *table, const char *name) {
+  for (int i = 0; i < table->nparams; i++)
+    if (table->params[i].name == name || !strcmp(table->params[i].name, name)) return i;
+  return -1;
+}
+
+static int collective(Graph *g, Op op, int x, const Shard *s) {
+  return graph_push(g, (Node){.op = op, .n = {s->options->axis, s->table->ranks}, .nin = 1, .in = (int[]){x}});
+}
+
+static int unit_vector(Shard *s, int unit, int turn) {
+  if (!s->table->sharded) turn = FORWARD;
+  if (s->unit[turn][unit] >= 0) return s->unit[turn][unit];
+  int x = ir_load(s->out, arena_printf(s->out->arena, "param/%s", s->table->units[unit].name));
+  if (s->table->sharded) x = collective(s->out, OP_ALL_GATHER, x, s);
+  return s->unit[turn][unit] = x;
+}
+
+static int param_view(Shard *s, int param, int turn) {
+  const StateParam *p = &s->table->params[param];
+  if (!s->table->sharded) turn = FORWARD;
+  if (s->view[turn][param] >= 0) return s->view[turn][param];
+  int whole = unit_vector(s, p->unit, turn);
+  int flat = ir_slice(s->out, whole, 0, p->offset, p->offset + shape_size(&p->shape));
+  return s->view[turn][param] = ir_reshape(s->out, flat, p->shape);
+}
+
+/* The unit's gradients in the layout of its vector, zeros where there is none. */
+static int unit_gradient(Shard *s, int unit) {
+  const StateTable *t = s->table;
+  Graph *g = s->out;
+  int *pieces = arena_array(g->arena, int, t->nparams + 1), n = 0;
+  int64_t at = 0;
+  while (at < t->units[unit].n) /* parameters in the order of their offsets */
+    for (int p = 0; p < t->nparams; p++) {
+      if (t->params[p].unit != unit || t->params[p].offset != at) continue;
+      int64_t size = shape_size(&t->params[p].shape);
+      pieces[n++] =
+          s->grad[p] >= 0 ? ir_reshape(g, s->map[s->grad[p]], SHAPE(size)) : ir_broadcast(g, ir_const(g, DT_F32, 0), SHAPE(size));
+      at += size;
+    }
+  int64_t padding = t->units[unit].padded - at;
+  if (padding) pieces[n++] = ir_broadcast(g, ir_const(g, DT_F32, 0), SHAPE(padding));
+  return ir_concat(g, pieces, n, 0);
+}
+
+static void carry(Graph *g, const char *name, int64_t n) {
+  if (graph_find_var(g, name) < 0) graph_var(g, (Var){.name = name, .class = VAR_CARRY, .dtype = DT_F32, .shape = SHAPE(n)});
+}
+
+static void reduce_unit(Shard *s, int unit) {
+  const StateUnit *u = &s->table->units[unit];
+  const ShardOptions *o = s->options;
+  Graph *g = s->out;
+  const char *sum = state_gradsum(g->arena, u), *grad = state_grad(g->arena, u);
+  bool scatter = s->table->sharded, whole = !scatter || o->whole;
+  const char *kept = scatter && whole ? sum : grad; /* where whole gradients add up */
+  int x = unit_gradient(s, unit);
+  if (whole && !(o->first && o->last)) carry(g, kept, u->padded);
+  if (whole && !o->first) x = ir_add(g, ir_load(g, kept), x);
+  carry(g, grad, u->local);
+  if (scatter && (!whole || o->last)) {
+    x = collective(g, OP_REDUCE_SCATTER, x, s);
+    if (!whole && !o->first) x = ir_add(g, ir_load(g, grad), x);
+    kept = grad;
+  } else if (!scatter && o->last && s->table->ranks > 1) {
+    x = collective(g, OP_ALL_REDUCE, x, s);
+  }
+  ir_store(g, kept, x);
+}
+
+/* Which node completes which unit. */
+static void find_gradients(Shard *s) {
+  int *last = minus_ones(s->out->arena, s->table->nunits);
+  for (int i = 0; i < s->g->nodes.n; i++) {
+    const Node *x = graph_node(s->g, i);
+    if (x->op != OP_STORE || strncmp(x->name, "grad/", 5)) continue;
+    int p = find_param(s->table, x->name + 5);
+    CHECK(p >= 0);
+    s->grad[p] = x->in[0];
+    int *unit_last = &last[s->table->params[p].unit];
+    if (x->in[0] > *unit_last) *unit_last = x->in[0];
+  }
+  for (int u = 0; u < s->table->nunits; u++)
+    if (last[u] >= 0) {
+      CHECK(s->ready[last[u]] < 0); /* two units do not end on one node: a gradient belongs to one parameter */
+      s->ready[last[u]] = u;
+    }
+}
+
+static int copy_node(Shard *s, const Node *x) {
+  int *in = arena_array(s->out->arena, int, x->nin);
+  bool chunk = s->g->scopes.at[x->scope].kind == SCOPE_CHUNK;
+  int turn = x->phase == PHASE_FORWARD || chunk ? FORWARD : BACKWARD;
+  s->out->scope = x->scope; /* of what is inserted for this node */
+  s->out->phase = x->phase;
+  for (int k = 0; k < x->nin; k++) {
+    int param = s->param_of[x->in[k]];
+    in[k] = param >= 0 ? param_view(s, param, turn) : s->map[x->in[k]];
+  }
+  return graph_copy(s->out, x, in);
+}
+
+Graph *pass_shard(const Graph *g, Arena *arena, const StateTable *table, const ShardOptions *options) {
+  Graph *out = graph_open(arena);
+  for (int i = 0; i < g->vars.n; i++) { /* parameters and their gradients give way to units */
+    const Var *v = &g->vars.at[i];
+    if (v->class != VAR_PARAM && !(v->class == VAR_CARRY && !strncmp(v->name, "grad/", 5))) graph_var(out, *v);
+  }
+  for (int i = 0; i < table->nrows; i++)
+    if (table->rows[i].slot == SLOT_PARAM)
+      graph_var(out, (Var){.name = table->rows[i].name, .class = VAR_STATE, .dtype = DT_F32, .shape = SHAPE(table->rows[i].n)});
+  out->scopes.n = 0;
+  for (int i = 0; i < g->scopes.n; i++) vec_push(arena, &out->scopes, g->scopes.at[i]);
+  Shard s = {.g = g, .out = out, .table = table, .options = options, .map = minus_ones(arena, g->nodes.n)};
+  s.param_of = minus_ones(arena, g->nodes.n);
+  s.ready = minus_ones(arena, g->nodes.n);
+  s.grad = minus_ones(arena, table->nparams);
+  for (int turn = 0; turn < TURNS; turn++) {
+    s.unit[turn] = minus_ones(arena, table->nunits);
+    s.view[turn] = minus_ones(arena, table->nparams);
+  }
+  find_gradients(&s);
+  for (int i = 0; i < g->nodes.n; i++) {
+    const Node *x = graph_node(g, i);
+    if (x->op == OP_LOAD && graph_find_var(out, x->name) < 0) {
+      s.param_of[i] = find_param(table, x->name);
+      CHECK(s.param_of[i] >= 0);
+    } else if (!(x->op == OP_STORE && !strncmp(x->name, "grad/", 5))) {
+      s.map[i] = copy_node(&s, x);
+    }
+    if (s.ready[i] >= 0) reduce_unit(&s, s.ready[i]);
+  }
+  return out;
+}
