@@ -122,6 +122,7 @@ TEST(texts_become_code) {
 
 TEST(two_modules_are_two) {
   Dev *dev = dev_make("cc", path_in("cache"), 1);
+  DevModule *second = NULL;
   for (int i = 1; i < 4; i++) {
     char text[64];
     snprintf(text, sizeof text, "int f(int a, int b) { return a + %d * b; }\n", i);
@@ -131,8 +132,13 @@ TEST(two_modules_are_two) {
     DevModule *module = dev_load(dev, image, nbytes);
     free(image);
     EXPECT(binary_find(module, "f")(0, 1) == i);
-    if (i != 2) dev_unload(module);
+    if (i == 2)
+      second = module;
+    else
+      dev_unload(module);
   }
+  EXPECT(binary_find(second, "f")(0, 1) == 2);
+  dev_unload(second);
   dev_close(dev);
 }
 
