@@ -33,8 +33,9 @@ int comm_local_size(const Comm *comm);
 int comm_nodes(const Comm *comm);
 const char *comm_node(const Comm *comm);     /* this node's name */
 const char *comm_describe(const Comm *comm); /* "2 ranks, 1 node n001; Open MPI 4.1.4 (built 4.1.4), PMIx 4.2.2" */
-/* The cores this rank may use: its share of the node's (of the job's cgroup), whatever binding the launcher chose; also
- * sets the calling process's affinity to that share when the launcher bound several ranks to too few cores. */
+/* The cores this rank may use: its share of the node's (of the job's cgroup), whatever binding the launcher chose; the least
+ * over ranks, so that all run the same program.  All ranks call.  Also sets this process's affinity to its share where the
+ * launcher bound too tightly or not at all. */
 int comm_core_share(Comm *comm);
 /* The MPI communicator (an MPI_Comm *) for HDF5; NULL on comm_self. */
 const void *comm_mpi(const Comm *comm);

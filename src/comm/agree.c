@@ -1,0 +1,60 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* What ranks decide together, on top of a transport's few calls. */
+#include <stdlib.h>
+#include <string.h>
+
+#include "src/base/arena.h"
+#include "src/comm/impl.h"
+
+bool comm_any(Comm *comm, bool mine) {
+  int64_t any = mine;
+  comm->transport->most(comm, &any, 1);
+  return any != 0;
+}
+
+/* ~x falls as x rises, so that the two maxima are the greatest and, inverted, the least. */
+void comm_agree(Comm *comm, uint64_t mine, const char *what) {
+  int64_t bounds[2] = {(int64_t)mine, (int64_t)~mine};
+  comm->transport->most(comm, bounds, 2);
+  if (bounds[0] == ~bounds[1]) return;
+  uint64_t *all = xmalloc(sizeof *all * (size_t)comm->size);
+  comm_gather(comm, &mine, sizeof mine, all);
+  int other = 1;
+  while (other < comm->size - 1 && all[other] == all[0]) other++;
+  free(all);
+  char node[NODE_NAME];
+  memcpy(node, comm->node, sizeof node);
+  comm_broadcast(comm, node, sizeof node, other);
+  fail(FAIL_INPUT, "ranks differ in %s: rank %d (%s) has another than rank 0\nhelp: give all ranks the same files and arguments",
+       what, other, node);
+}
+
+void comm_broadcast(Comm *comm, void *bytes, size_t nbytes, int root) {
+  CHECK(root >= 0 && root < comm->size);
+  comm->transport->broadcast(comm, bytes, nbytes, root);
+}
+
+void comm_barrier(Comm *comm) { comm->transport->barrier(comm); }
+
+void comm_gather(Comm *comm, const void *mine, size_t nbytes, void *all) { comm->transport->gather(comm, mine, nbytes, all); }
+
+bool comm_any_reason(Comm *comm, bool mine, char *text, size_t nbytes) {
+  int64_t first = mine ? comm->size - comm->rank : 0; /* greatest on the lowest rank */
+  comm->transport->most(comm, &first, 1);
+  if (first) comm_broadcast(comm, text, nbytes, comm->size - (int)first);
+  return first != 0;
+}
+
+void comm_control_start(Comm *comm, const int64_t mine[4]) {
+  CHECK(!comm->control_started);
+  comm->control_started = true;
+  memcpy(comm->control_mine, mine, sizeof comm->control_mine);
+  comm->transport->control_start(comm);
+}
+
+void comm_control_finish(Comm *comm, int64_t most[4]) {
+  CHECK(comm->control_started);
+  comm->control_started = false;
+  comm->transport->control_finish(comm);
+  memcpy(most, comm->control_most, sizeof comm->control_most);
+}

@@ -1,0 +1,120 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* What a transport is, and what the job, a mesh and a prepared collective are made of.  Private to src/comm. */
+#ifndef COMM_IMPL_H
+#define COMM_IMPL_H
+
+#include <mpi.h>
+#include <sched.h>
+
+#include "src/base/fail.h"
+#include "src/comm/comm.h"
+
+typedef struct CommTransport {
+  void (*close)(Comm *comm);
+  void (*barrier)(Comm *comm);
+  void (*broadcast)(Comm *comm, void *bytes, size_t nbytes, int root);
+  void (*gather)(Comm *comm, const void *mine, size_t nbytes, void *all);
+  void (*gather_local)(Comm *comm, const void *mine, size_t nbytes, void *all); /* among this node's ranks */
+  void (*most)(Comm *comm, int64_t *values, int n);                             /* element-wise maximum over ranks, in place */
+  void (*control_start)(Comm *comm);                                            /* from control_mine */
+  void (*control_finish)(Comm *comm);                                           /* to control_most */
+  void (*group_open)(Mesh *mesh, MeshAxis axis);
+  void (*group_close)(Mesh *mesh, MeshAxis axis);
+  void (*op_prepare)(CommOp *op);
+  void (*op_start)(CommOp *op);
+  void (*op_wait)(CommOp *op);
+  void (*op_release)(CommOp *op);
+} CommTransport;
+
+extern const CommTransport comm_transport_self, comm_transport_mpi;
+
+enum { NODE_NAME = 64 };
+
+struct Comm {
+  const CommTransport *transport;
+  int rank, size, local_rank, local_size, nodes;
+  char node[NODE_NAME];
+  char describe[512];
+  MPI_Comm world, local, control; /* with comm_transport_mpi only, as all that is MPI's */
+  int64_t control_mine[4], control_most[4];
+  MPI_Request control_request;
+  bool control_started;
+};
+
+/* The ranks along one axis of the mesh.  Gathers and reductions do not wait for one another. */
+typedef struct CommGroup {
+  int size, rank;
+  MPI_Comm gather, reduce;
+  int nops; /* prepared so far, the same on all ranks: gives each its tag */
+} CommGroup;
+
+struct Mesh {
+  Comm *comm;
+  int extent[MESH_AXES], index[MESH_AXES];
+  CommGroup group[MESH_AXES];
+};
+
+struct CommOp {
+  const CommTransport *transport;
+  CommGroup *group;
+  CommKind kind;
+  const void *in;
+  void *out, *workspace;
+  int64_t n;
+  DType dtype;
+  char what[96];
+  bool started;
+  /* MPI's */
+  int tag;
+  MPI_Datatype block; /* n elements */
+  MPI_Request *requests, receive[2];
+  int nrequests;
+};
+
+/* All-reductions up to this many bytes over all ranks are gathered whole and summed by everyone. */
+enum { SMALL_REDUCE = 64 << 10, CHUNK_BYTES = 1 << 20 };
+bool comm_reduce_is_small(int64_t n, DType dtype, int ranks);
+/* Elements of one staged message for parts of up to n elements. */
+int64_t comm_chunk(int64_t n, DType dtype);
+
+/* The one wrapper of MPI calls: ends the job with what was attempted on which object and the library's own words. */
+#define MPI(what, call) mpi_check((call), #call, (what))
+void mpi_check(int code, const char *call, const char *what);
+
+/* --- abort.c ------------------------------------------------------------------------------------------------------------ */
+
+/* Makes this process's failures the job's.  Called first with the rank that the environment tells, then with what MPI says. */
+void abort_prepare(int rank, int size, const char *node, bool mpi_is_up, bool pmix_is_up);
+void abort_set_error_file(const char *path);
+
+/* --- launch.c ----------------------------------------------------------------------------------------------------------- */
+
+int launch_rank(void); /* as the launcher's environment tells before MPI_Init; 0 when it does not */
+/* Whether an srun without PMIx has started this process as one of several jobs of one rank each. */
+bool launch_is_split(void);
+/* "Open MPI 4.1.4" of MPI_Get_library_version's text. */
+void launch_library(const char *text, char *out, size_t nbytes);
+/* Whether the library is an Open MPI that loses data. */
+bool launch_library_is_refused(const char *text);
+/* "n[001-003,007]" of n names of equal shape, sorted in place; names that do not fold are listed. Returns how many differ. */
+int launch_fold(char (*names)[NODE_NAME], int n, char *out, size_t nbytes);
+
+/* --- pmix.c ------------------------------------------------------------------------------------------------------------- */
+
+/* After MPI_Init and where a server answers: this node's name for it, if it has one, and the library's version. */
+bool pmix_open(char node[NODE_NAME], char *version, size_t nbytes);
+void pmix_close(void);
+void pmix_abort(int status);
+
+/* --- cores.c ------------------------------------------------------------------------------------------------------------ */
+
+typedef struct CoreMap {
+  cpu_set_t usable;        /* by this node's ranks together */
+  int leader[CPU_SETSIZE]; /* the first CPU of each CPU's core */
+} CoreMap;
+
+/* How many cores rank `me` of `ranks` on this node gets, and which; bound: as the launcher bound each of them.  *mine is
+ * bound[me] where that is a fair share. */
+int cores_share(const CoreMap *map, const cpu_set_t *bound, int ranks, int me, cpu_set_t *mine);
+
+#endif

@@ -1,0 +1,94 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* The mpi transport's calls for the whole job and its groups; mpi_op.c has the collectives over groups. */
+#include <limits.h>
+#include <string.h>
+
+#include "src/comm/mpi_op.h"
+
+void mpi_check(int code, const char *call, const char *what) {
+  if (code == MPI_SUCCESS) return;
+  char words[MPI_MAX_ERROR_STRING] = "";
+  int n = 0;
+  if (MPI_Error_string(code, words, &n) != MPI_SUCCESS) n = 0;
+  fail(FAIL_LOST,
+       "%.*s for %s failed\n   %.*s\nhelp: see whether a node or the network went away; the run resumes from its last checkpoint",
+       (int)strcspn(call, "("), call, what, n, words);
+}
+
+static void mpi_close(Comm *comm) {
+  MPI("the end of the job", MPI_Comm_free(&comm->local));
+  MPI("the end of the job", MPI_Comm_free(&comm->control));
+  pmix_close(); /* after MPI_Init and before MPI_Finalize: the other ways round hang */
+  MPI("the end of the job", MPI_Finalize());
+}
+
+static void mpi_barrier(Comm *comm) { MPI("all ranks", MPI_Barrier(comm->world)); }
+
+static void mpi_broadcast(Comm *comm, void *bytes, size_t nbytes, int root) {
+  const size_t most = 1 << 30;
+  for (size_t done = 0; done < nbytes; done += most) {
+    int n = (int)(nbytes - done < most ? nbytes - done : most);
+    MPI("all ranks", MPI_Bcast((char *)bytes + done, n, MPI_BYTE, root, comm->world));
+  }
+}
+
+/* Small by contract; the bound keeps the library's offsets within an int. */
+static void mpi_gather(Comm *comm, const void *mine, size_t nbytes, void *all) {
+  CHECK(nbytes <= (size_t)(INT_MAX / comm->size));
+  MPI("all ranks", MPI_Allgather(mine, (int)nbytes, MPI_BYTE, all, (int)nbytes, MPI_BYTE, comm->world));
+}
+
+static void mpi_gather_local(Comm *comm, const void *mine, size_t nbytes, void *all) {
+  CHECK(nbytes <= (size_t)(INT_MAX / comm->local_size));
+  MPI("a node's ranks", MPI_Allgather(mine, (int)nbytes, MPI_BYTE, all, (int)nbytes, MPI_BYTE, comm->local));
+}
+
+static void mpi_most(Comm *comm, int64_t *values, int n) {
+  MPI("all ranks", MPI_Allreduce(MPI_IN_PLACE, values, n, MPI_INT64_T, MPI_MAX, comm->world));
+}
+
+static void mpi_control_start(Comm *comm) {
+  MPI("the control exchange",
+      MPI_Iallreduce(comm->control_mine, comm->control_most, 4, MPI_INT64_T, MPI_MAX, comm->control, &comm->control_request));
+}
+
+static void mpi_control_finish(Comm *comm) { MPI("the control exchange", MPI_Wait(&comm->control_request, MPI_STATUS_IGNORE)); }
+
+/* Ranks that differ in this axis alone have one colour. */
+static void mpi_group_open(Mesh *mesh, MeshAxis axis) {
+  CommGroup *group = &mesh->group[axis];
+  Comm *comm = mesh->comm;
+  if (group->size == 1) return;
+  if (group->size == comm->size)
+    MPI("the mesh", MPI_Comm_dup(comm->world, &group->gather));
+  else {
+    int colour = 0;
+    for (int a = 0; a < MESH_AXES; a++) colour = colour * mesh->extent[a] + (a == (int)axis ? 0 : mesh->index[a]);
+    MPI("the mesh", MPI_Comm_split(comm->world, colour, group->rank, &group->gather));
+  }
+  MPI("the mesh", MPI_Comm_dup(group->gather, &group->reduce));
+}
+
+static void mpi_group_close(Mesh *mesh, MeshAxis axis) {
+  CommGroup *group = &mesh->group[axis];
+  if (group->size == 1) return;
+  MPI("the mesh", MPI_Comm_free(&group->gather));
+  MPI("the mesh", MPI_Comm_free(&group->reduce));
+}
+
+const CommTransport comm_transport_mpi = {
+    .close = mpi_close,
+    .barrier = mpi_barrier,
+    .broadcast = mpi_broadcast,
+    .gather = mpi_gather,
+    .gather_local = mpi_gather_local,
+    .most = mpi_most,
+    .control_start = mpi_control_start,
+    .control_finish = mpi_control_finish,
+    .group_open = mpi_group_open,
+    .group_close = mpi_group_close,
+    .op_prepare = mpi_op_prepare,
+    .op_start = mpi_op_start,
+    .op_wait = mpi_op_wait,
+    .op_release = mpi_op_release,
+};

@@ -1,0 +1,96 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* The mesh and the life of a prepared collective, whatever the transport. */
+#include <stdio.h>
+#include <stdlib.h>
+
+#include "src/base/arena.h"
+#include "src/comm/impl.h"
+
+/* --- mesh --------------------------------------------------------------------------------------------------------------- */
+
+Mesh *mesh_open(Comm *comm, const int extent[MESH_AXES]) {
+  Mesh *mesh = xmalloc(sizeof *mesh);
+  *mesh = (Mesh){.comm = comm};
+  int rest = comm->rank, product = 1;
+  for (int axis = MESH_AXES - 1; axis >= 0; axis--) { /* the last axis is the fastest */
+    CHECK(extent[axis] >= 1 && extent[axis] <= comm->size / product);
+    product *= extent[axis];
+    mesh->extent[axis] = extent[axis];
+    mesh->index[axis] = rest % extent[axis];
+    rest /= extent[axis];
+    mesh->group[axis] = (CommGroup){.size = extent[axis], .rank = mesh->index[axis]};
+  }
+  CHECK(product == comm->size);
+  for (int axis = 0; axis < MESH_AXES; axis++) comm->transport->group_open(mesh, (MeshAxis)axis);
+  return mesh;
+}
+
+void mesh_close(Mesh *mesh) {
+  if (!mesh) return;
+  for (int axis = 0; axis < MESH_AXES; axis++) mesh->comm->transport->group_close(mesh, (MeshAxis)axis);
+  free(mesh);
+}
+
+int mesh_extent(const Mesh *mesh, MeshAxis axis) { return mesh->extent[axis]; }
+
+int mesh_index(const Mesh *mesh, MeshAxis axis) { return mesh->index[axis]; }
+
+int mesh_dp_size(const Mesh *mesh) { return mesh->extent[MESH_DP_REPLICATE] * mesh->extent[MESH_DP_SHARD]; }
+
+int mesh_dp_index(const Mesh *mesh) {
+  return mesh->index[MESH_DP_REPLICATE] * mesh->extent[MESH_DP_SHARD] + mesh->index[MESH_DP_SHARD];
+}
+
+/* --- collectives -------------------------------------------------------------------------------------------------------- */
+
+bool comm_reduce_is_small(int64_t n, DType dtype, int ranks) { return n <= SMALL_REDUCE / (int64_t)dtype_size(dtype) / ranks; }
+
+int64_t comm_chunk(int64_t n, DType dtype) {
+  int64_t most = CHUNK_BYTES / (int64_t)dtype_size(dtype);
+  return n < 1 ? 1 : n < most ? n : most;
+}
+
+size_t comm_workspace(CommKind kind, int64_t n, DType dtype, int ranks) {
+  CHECK(n >= 0 && ranks >= 1);
+  size_t size = dtype_size(dtype);
+  if (ranks == 1 || kind == COMM_ALL_GATHER) return 0;
+  if (kind == COMM_ALL_REDUCE && comm_reduce_is_small(n, dtype, ranks)) return (size_t)(n * ranks) * size;
+  return 2 * size * (size_t)comm_chunk(kind == COMM_ALL_REDUCE ? (n + ranks - 1) / ranks : n, dtype);
+}
+
+CommOp *comm_prepare(Mesh *mesh, MeshAxis axis, CommKind kind, const void *in, void *out, int64_t n, DType dtype, void *workspace,
+                     const char *what) {
+  CommGroup *group = &mesh->group[axis];
+  CHECK(n >= 0 && (workspace || !comm_workspace(kind, n, dtype, group->size)));
+  CommOp *op = xmalloc(sizeof *op);
+  *op = (CommOp){.transport = group->size == 1 ? &comm_transport_self : mesh->comm->transport,
+                 .group = group,
+                 .kind = kind,
+                 .in = in,
+                 .out = out,
+                 .workspace = workspace,
+                 .n = n,
+                 .dtype = dtype};
+  snprintf(op->what, sizeof op->what, "%s", what);
+  op->transport->op_prepare(op);
+  return op;
+}
+
+void comm_start(CommOp *op) {
+  CHECK(!op->started);
+  op->started = true;
+  if (op->n) op->transport->op_start(op);
+}
+
+void comm_wait(CommOp *op) {
+  CHECK(op->started);
+  op->started = false;
+  if (op->n) op->transport->op_wait(op);
+}
+
+void comm_release(CommOp *op) {
+  if (!op) return;
+  CHECK(!op->started);
+  op->transport->op_release(op);
+  free(op);
+}
