@@ -103,5 +103,7 @@ void problems_end(Problems *p) {
     problem_print(p, &p->list.at[i], &out);
   }
   if (p->list.n > TOLD_MAX) text_printf(&out, "\n\nand %d more errors", p->list.n - TOLD_MAX);
-  fail(FAIL_INPUT, "%s", out.at);
+  const char *text = arena_strdup(p->arena, out.at);
+  text_close(&out); /* a fail hook may jump back into a test */
+  fail(FAIL_INPUT, "%s", text);
 }

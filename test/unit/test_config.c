@@ -2,10 +2,12 @@
 /* Run files and command lines, good and bad. */
 #include <locale.h>
 #include <math.h>
+#include <setjmp.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
+#include "src/base/rng.h"
 #include "src/base/text.h"
 #include "src/config/table.h"
 #include "test/check.h"
@@ -465,6 +467,50 @@ TEST(numbers_do_not_depend_on_the_locale) {
   EXPECT(strstr(printed(arena, c), "  lr: 0.0015 ") != NULL);
   EXPECT_FAIL(FAIL_INPUT, "wants a number", load_words(arena, good, "train.lr=0,1"));
   setlocale(LC_ALL, "C");
+  arena_close(arena);
+}
+
+static jmp_buf told;
+
+static void jump_back(FailKind kind, const char *text) {
+  longjmp(told, kind == FAIL_INPUT && !strncmp(text, "error: ", 7) ? 1 : 2);
+}
+
+/* One to eight bytes of text are dropped, doubled or replaced. */
+static char *mangle(Arena *arena, const char *text, uint64_t round) {
+  static const char bytes[] = "{}[]:,-#'\"\n \t&*!|>%@`~0e9.=\\\xff\xc3";
+  char *copy = arena_printf(arena, "%s        ", text);
+  Rng rng = rng_make(1, RNG_TEST, "mangle", round);
+  uint32_t words[4];
+  rng_words(&rng, 0, words);
+  for (uint32_t i = 0, n = 1 + words[0] % 8; i < n; i++) {
+    rng_words(&rng, i + 1, words);
+    size_t length = strlen(copy), at = words[0] % length;
+    if (words[1] % 4 == 0) memmove(copy + at, copy + at + 1, length - at);
+    if (words[1] % 4 == 1) memmove(copy + at + 1, copy + at, length - at - 1);
+    if (words[1] % 4 >= 2) copy[at] = bytes[words[2] % (sizeof bytes - 1)];
+  }
+  return copy;
+}
+
+TEST(mangled_files_are_read_or_told) {
+  Arena *arena = arena_open();
+  const char *whole = printed(arena, load_words(arena, shape, "data.val=v run.debug=ir,mem"));
+  fail_set_hook(jump_back);
+  volatile int read = 0, refused = 0;
+  for (volatile uint64_t round = 0; round < 4000; round++) {
+    Arena *own = arena_open();
+    int how = setjmp(told);
+    if (!how) {
+      load_text(own, mangle(own, round % 2 ? shape : whole, round));
+      read++;
+    }
+    refused += how == 1;
+    arena_close(own);
+  }
+  fail_set_hook(NULL);
+  EXPECT(read + refused == 4000);
+  EXPECT(read > 40 && refused > 1000);
   arena_close(arena);
 }
 
