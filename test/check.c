@@ -56,7 +56,7 @@ _Noreturn void check_failed(const char *file, int line, const char *format, ...)
 }
 
 void check_near(const char *file, int line, const char *what, double a, double b, double rel) {
-  if (a == b || fabs(a - b) <= rel * fmax(fabs(a), fabs(b))) return;
+  if (a == b || (isfinite(a) && isfinite(b) && fabs(a - b) <= rel * fmax(fabs(a), fabs(b)))) return;
   check_failed(file, line, "%s is %.17g, not within %g of %.17g", what, a, rel, b);
 }
 

@@ -31,7 +31,7 @@
 
 #define EXPECT(e) ((e) ? (void)0 : check_failed(__FILE__, __LINE__, "%s", #e))
 
-/* |a - b| <= rel * max(|a|, |b|).  A NaN is near nothing. */
+/* |a - b| <= rel * max(|a|, |b|).  A NaN is near nothing, an infinity only itself. */
 #define EXPECT_NEAR(a, b, rel) check_near(__FILE__, __LINE__, #a, (a), (b), (rel))
 
 #define EXPECT_TEXT(a, b) check_text(__FILE__, __LINE__, #a, (a), (b))
