@@ -3,7 +3,9 @@
  *
  * Each is branchless float arithmetic, so a loop that calls it under "#pragma omp simd" becomes vector code, and each is
  * within 2 ulp of the exact value over the whole range: infinities, NaN, denormal arguments and results included.
- * Polynomials are minimax fits (Remez) on the reduced range. */
+ * Polynomials are minimax fits (Remez) on the reduced range.
+ *
+ * Then vector types of the CPU's width, for the kernels written by hand. */
 #include <math.h>
 #include <string.h>
 
@@ -11,11 +13,6 @@
 int omp_get_thread_num(void);
 int omp_get_num_threads(void);
 int omp_get_max_threads(void);
-
-/* sqrtf becomes one instruction and comparisons may be if-converted; no value changes. */
-#if defined(__GNUC__) && !defined(__clang__)
-#pragma GCC optimize("no-math-errno", "no-trapping-math")
-#endif
 
 #define HPT_INLINE static inline __attribute__((always_inline, unused))
 
@@ -109,3 +106,84 @@ HPT_INLINE float hpt_tanh(float x) {
 }
 
 HPT_INLINE float hpt_rsqrt(float x) { return 1.0f / __builtin_sqrtf(x); }
+
+/* HPT_LANES floats in a register; HptVecAt is the same at any address that a float may have. */
+#if defined(__AVX512F__)
+#define HPT_LANES 16
+#elif defined(__AVX__)
+#define HPT_LANES 8
+#else
+#define HPT_LANES 4
+#endif
+typedef float HptVec __attribute__((vector_size(4 * HPT_LANES)));
+typedef float HptVecAt __attribute__((vector_size(4 * HPT_LANES), aligned(4), may_alias));
+typedef float HptFourAt __attribute__((vector_size(16), aligned(4), may_alias));
+
+HPT_INLINE HptVec hpt_load(const float *at) { return *(const HptVecAt *)at; }
+HPT_INLINE void hpt_store(float *at, HptVec x) { *(HptVecAt *)at = x; }
+
+/* The tile of a matrix product whose sums fit the registers: HPT_ROWS × 2 vectors.  12 and 6 divide 96; the attention's
+ * blocks rely on it. */
+#if defined(__AVX512F__) || defined(__aarch64__)
+#define HPT_ROWS 12
+#else
+#define HPT_ROWS 6
+#endif
+#define HPT_COLS (2 * HPT_LANES)
+
+/* A function around hpt_tile, so that its products and sums become fused ones. */
+#if defined(__clang__)
+#define HPT_TILE static __attribute__((noinline, unused))
+#else
+#define HPT_TILE static __attribute__((noinline, unused, optimize("fp-contract=fast")))
+#endif
+
+/* sum[i][v] = Σ over k < depth of a[i·a_row + k·a_k] · b[k·b_k + v·HPT_LANES + lane]. */
+HPT_INLINE void hpt_tile(HptVec sum[HPT_ROWS][2], const float *a, int64_t a_row, int64_t a_k, const float *b, int64_t b_k,
+                         int64_t depth, int rows, int vectors) {
+#if defined(__clang__)
+#pragma clang fp contract(fast)
+#endif
+#pragma GCC unroll 16
+  for (int i = 0; i < rows; i++)
+#pragma GCC unroll 2
+    for (int v = 0; v < vectors; v++) sum[i][v] = (HptVec){0};
+  for (int64_t k = 0; k < depth; k++) {
+    HptVec x[2];
+#pragma GCC unroll 2
+    for (int v = 0; v < vectors; v++) x[v] = hpt_load(b + k * b_k + v * HPT_LANES);
+#pragma GCC unroll 16
+    for (int i = 0; i < rows; i++)
+#pragma GCC unroll 2
+      for (int v = 0; v < vectors; v++) sum[i][v] += a[i * a_row + k * a_k] * x[v];
+  }
+}
+
+/* panel[k·wide + lane] = scale · from[lane·lane_stride + k·k_stride], 0 for lanes from `lanes` on: an operand as hpt_tile
+ * reads it fastest.  Copies and 4×4 transposes. */
+HPT_INLINE void hpt_pack(float *panel, const float *from, int64_t lane_stride, int64_t k_stride, int wide, int lanes, int64_t depth,
+                         float scale) {
+  int fours = lanes / 4 * 4;
+  int64_t k4 = k_stride == 1 && lane_stride != 1 ? depth / 4 * 4 : 0;
+  for (int lane = 0; lane < fours; lane += 4)
+    for (int64_t k = 0; k < k4; k += 4) {
+      const float *at = from + lane * lane_stride + k;
+      HptFourAt x0 = *(const HptFourAt *)at * scale, x1 = *(const HptFourAt *)(at + lane_stride) * scale;
+      HptFourAt x2 = *(const HptFourAt *)(at + 2 * lane_stride) * scale, x3 = *(const HptFourAt *)(at + 3 * lane_stride) * scale;
+      HptFourAt y0 = __builtin_shufflevector(x0, x1, 0, 4, 1, 5), y1 = __builtin_shufflevector(x2, x3, 0, 4, 1, 5);
+      HptFourAt y2 = __builtin_shufflevector(x0, x1, 2, 6, 3, 7), y3 = __builtin_shufflevector(x2, x3, 2, 6, 3, 7);
+      float *to = panel + k * wide + lane;
+      *(HptFourAt *)to = __builtin_shufflevector(y0, y1, 0, 1, 4, 5);
+      *(HptFourAt *)(to + wide) = __builtin_shufflevector(y0, y1, 2, 3, 6, 7);
+      *(HptFourAt *)(to + 2 * wide) = __builtin_shufflevector(y2, y3, 0, 1, 4, 5);
+      *(HptFourAt *)(to + 3 * wide) = __builtin_shufflevector(y2, y3, 2, 3, 6, 7);
+    }
+  for (int64_t k = 0; k < depth; k++) {
+    const float *at = from + k * k_stride;
+    float *to = panel + k * wide;
+    int lane = k < k4 ? fours : 0;
+    if (lane_stride == 1)
+      for (; lane < fours; lane += 4) *(HptFourAt *)(to + lane) = *(const HptFourAt *)(at + lane) * scale;
+    for (; lane < wide; lane++) to[lane] = lane < lanes ? at[lane * lane_stride] * scale : 0;
+  }
+}

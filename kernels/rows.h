@@ -36,4 +36,17 @@ BigRun *parallel_embedding_grad(Why *why);
 BigRun *onednn_matmul(Why *why);
 const char *onednn_library(void);
 
+bool cblas_applies(const BigCall *call);
+BigRun *mkl_matmul(Why *why);
+BigRun *blis_matmul(Why *why);
+BigRun *openblas_matmul(Why *why);
+BigRun *cblas_matmul(Why *why);
+const char *mkl_library(void);
+const char *blis_library(void);
+const char *openblas_library(void);
+const char *cblas_library(void);
+
+size_t own_matmul_workspace(const BigCall *call);
+void own_matmul_text(const BigCall *call, const char *symbol, Text *source);
+
 #endif

@@ -10,8 +10,16 @@
 #include "kernels/texts.h"
 #include "src/base/arena.h"
 
+#define LIBRARY_ROW(lib, may)                                                                                                      \
+  { .op = "matmul", .name = #lib, .deterministic = true, .applies = may, .native = lib##_matmul, .library = lib##_library }
+
 static const BigImpl rows[] = {
-    {.op = "matmul", .name = "onednn", .deterministic = true, .native = onednn_matmul, .library = onednn_library},
+    LIBRARY_ROW(onednn, NULL),
+    {.op = "matmul", .name = "own", .deterministic = true, .workspace = own_matmul_workspace, .text = own_matmul_text},
+    LIBRARY_ROW(mkl, cblas_applies),
+    LIBRARY_ROW(blis, cblas_applies),
+    LIBRARY_ROW(openblas, cblas_applies),
+    LIBRARY_ROW(cblas, cblas_applies),
     {.op = "matmul", .name = "reference", .deterministic = true, .native = reference_matmul},
     {.op = "attention", .name = "reference", .deterministic = true, .native = reference_attention},
     {.op = "attention_grad", .name = "reference", .deterministic = true, .native = reference_attention_grad},
