@@ -206,6 +206,16 @@ static const InterpRow interp_table[OP_COUNT] = {
     [OP_STORE] = {NULL},
 };
 
+double interp_scalar(const Node *node, const double *in) {
+  Node scalar = *node;
+  const double *at[3] = {&in[0], &in[1], &in[2]};
+  double out;
+  CHECK(op_table[node->op].kind == KIND_POINTWISE && node->nin <= 3);
+  scalar.shape = shape_scalar();
+  interp_table[node->op].eval(&(Eval){.node = &scalar, .in = at, .out = &out});
+  return out;
+}
+
 /* --- the walk --------------------------------------------------------------------------------------------------------- */
 
 /* A node's value: where it is, which node's memory it is in (-1: the caller's), and the last node that reads that. */

@@ -24,4 +24,7 @@ EvalFn eval_matmul, eval_attention, eval_attention_grad, eval_embedding, eval_em
 /* Of result i of an attention node: the elements before it in the node's value; i == the number of results gives all. */
 int64_t interp_result_offset(const Graph *g, const Node *node, int64_t i);
 
+/* interp.c: a pointwise node of scalars. */
+double interp_scalar(const Node *node, const double *in);
+
 #endif
