@@ -1,0 +1,71 @@
+#!/bin/bash
+# SPDX-License-Identifier: Apache-2.0
+# However a job fails, it ends soon, with one message and the right exit status.
+. "$(dirname "$0")/../check.sh"
+fails=$builddir/test/mpi/fails
+
+# ends STATUS HOW LINE: three ranks of `fails HOW` end within 10 s with STATUS, and "error:" is said once, as LINE; the same
+# is in the error file.
+ends() {
+  expect_run "$1" mpi 3 timeout 10 "$fails" "$2" "$PWD/error.txt"
+  expect_err "^error: $3"
+  expect_equal "$(grep -c '^error:' err)" 1
+  expect_equal "$(cat error.txt)" "$(grep -A 1000 '^error:' err | grep -B 1000 '^help:')"
+}
+
+test_error_of_all_ranks_is_told_once() {
+  ends 2 all_input 'cannot read x\.bin$'
+  expect_err '^help: write it$'
+}
+test_place_is_told_of_a_machine_error() { ends 3 all_machine 'rank 0 \([^)]+\): cannot read x\.bin$'; }
+test_error_of_first_rank_ends_others() { ends 3 first 'rank 0 '; }
+test_error_of_last_rank_ends_others() { ends 2 last 'rank 2 \([^)]+\): cannot read x\.bin$'; }
+test_lowest_failing_rank_tells() { ends 3 all_but_first 'rank 1 '; }
+test_bug_is_status_1() { ends 1 bug 'rank 0 .*CHECK\(comm_size\(comm\) == 0\) does not hold'; }
+test_disagreement_names_first_other_rank() { ends 2 differ 'ranks differ in run file: rank 1 \([^)]+\) has another than rank 0$'; }
+test_library_is_quoted() {
+  ends 4 truncated 'rank 1 \([^)]+\): MPI_Bcast for all ranks failed$'
+  expect_err 'MPI_ERR_TRUNCATE'
+}
+
+test_killed_rank_ends_others() { expect_run 137 mpi 3 timeout 10 "$fails" killed; }
+
+test_error_after_the_end_is_told_once() {
+  expect_run 3 mpi 3 timeout 10 "$fails" closed
+  expect_equal "$(grep -c '^error:' err)" 1
+}
+
+test_forked_child_ends_itself_alone() {
+  expect_run 0 mpi 2 timeout 10 "$fails" forked
+  expect_err '^error: .*cannot read x\.bin$'
+}
+
+test_one_rank_without_launcher() {
+  expect_run 2 timeout 10 "$fails" all_input
+  expect_equal "$(cat err)" "$(printf 'error: cannot read x.bin\nhelp: write it')"
+  expect_run 2 timeout 10 "$fails" alone
+  expect_equal "$(cat err)" "$(printf 'error: cannot read x.bin\nhelp: write it')"
+}
+
+test_srun_without_pmix_is_refused() {
+  expect_run 3 env -u PMIX_RANK -u OMPI_COMM_WORLD_RANK SLURM_PROCID=0 SLURM_NTASKS=2 "$fails" ok
+  expect_err '^error: srun started 2 programs of one rank each'
+  expect_err '^help: srun --mpi=pmix'
+}
+
+test_64_ranks_start_and_end() {
+  expect_run 0 mpi 64 timeout 60 "$fails" ok
+  expect_out '^64 ranks, 1 node '
+}
+
+test_binding_of_the_launcher_is_widened() {
+  expect_run 0 mpirun -np 1 --bind-to core "$fails" ok
+  expect_out "^cores $(nproc) of "
+}
+
+test_binding_of_the_user_is_kept() {
+  expect_run 0 taskset -c 0 "$fails" ok
+  expect_out '^cores 1 of '
+}
+
+check_main "$@"
