@@ -1,0 +1,105 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* Checkpoints: CHECKPOINTS/step-00000010/ holds model.h5 and manifest.json.
+ *
+ * model.h5 holds whole tensors, row-major and contiguous, whatever ranks and strategy wrote them: /model/NAME, /optim/SLOT/NAME,
+ * /state/NAME, and the texts /run/NAME.  manifest.json says what the step is, how long the file is and the CRC-32C of each
+ * dataset; it is written last.  A step folder gets its name by a rename when all of it is on disk: what has the name is whole
+ * or was damaged later, and the manifest tells. */
+#ifndef IO_CKPT_H
+#define IO_CKPT_H
+
+#include <stdbool.h>
+#include <stdint.h>
+
+#include "src/base/arena.h"
+#include "src/base/dtype.h"
+#include "src/base/fail.h"
+#include "src/base/text.h"
+#include "src/comm/comm.h"
+
+enum { CKPT_MAX_RANK = 8 };
+
+/* --- writing ------------------------------------------------------------------------------------------------------------ */
+
+/* Elements first … first+n-1 of the flattened tensor, in this rank's memory. */
+typedef struct CkptPiece {
+  int64_t first, n;
+  const void *at;
+} CkptPiece;
+
+typedef struct CkptTensor {
+  const char *path; /* "/model/model.norm.weight"; not below /run */
+  DType dtype;
+  int rank; /* 0: a scalar */
+  int64_t shape[CKPT_MAX_RANK];
+  const CkptPiece *pieces; /* what this rank writes; all ranks' pieces cover the tensor once */
+  int n_pieces;
+} CkptTensor;
+
+typedef struct CkptText {
+  const char *name, *text;
+} CkptText;
+
+typedef struct CkptSave {
+  const char *folder; /* RUN/checkpoints; made when it is not there */
+  int64_t step;
+  const CkptTensor *tensors; /* the same on all ranks but for the pieces */
+  int n_tensors;
+  const CkptText *texts; /* rank 0's count; into /run */
+  int n_texts;
+  const CkptText *facts; /* rank 0's count; short ones for the manifest: "tokens", "loss", "strategy" */
+  int n_facts;
+} CkptSave;
+
+/* All ranks call.  True: the step is on disk under its name (an older one of that name is gone).  False on all ranks, with
+ * the first rank's reason: nothing of it is left, and the checkpoints that were there are as they were. */
+bool try_ckpt_write(Comm *comm, const CkptSave *save, Why *why);
+
+/* One rank: removes all but the `keep` newest undamaged steps; those divisible by keep_every (0: none) stay too.  keep 0
+ * keeps all. */
+bool try_ckpt_prune(const char *folder, int keep, int64_t keep_every, Why *why);
+
+/* --- reading ------------------------------------------------------------------------------------------------------------ */
+
+typedef struct Ckpt Ckpt;
+
+typedef struct CkptEntry {
+  const char *path;
+  bool is_text; /* then dtype and shape say nothing */
+  DType dtype;
+  int rank;
+  int64_t shape[CKPT_MAX_RANK];
+  int64_t n;       /* elements, or the text's bytes with its NUL */
+  uint32_t crc32c; /* of its bytes */
+} CkptEntry;
+
+/* A step folder: the manifest is checked, and the file's length against it, before HDF5 sees the file. */
+Ckpt *try_ckpt_open(const char *step_folder, Why *why);
+void ckpt_close(Ckpt *c); /* NULL is fine */
+
+/* The newest undamaged step of a run folder or its checkpoints folder, or the step folder itself; NULL when there is none.
+ * All ranks call and get the same; each verifies its share of the datasets' checksums first when asked to.  A line a damaged
+ * step (in which, what, what is used instead) is added to warnings, to go out as "warn".  Steps that are all damaged are an
+ * input error: nothing starts over by itself. */
+Ckpt *ckpt_find_newest(Comm *comm, const char *folder, bool verify, Text *warnings);
+
+/* The committed steps in folder (as above), ascending; *n is 0 where there are none. */
+const int64_t *ckpt_list(Arena *arena, const char *folder, int *n);
+
+const char *ckpt_folder(const Ckpt *c); /* the step's */
+int64_t ckpt_step(const Ckpt *c);
+int64_t ckpt_nbytes(const Ckpt *c);
+const char *ckpt_fact(const Ckpt *c, const char *name); /* NULL: none of that name */
+int ckpt_n(const Ckpt *c);
+const CkptEntry *ckpt_at(const Ckpt *c, int i);
+const CkptEntry *ckpt_find(const Ckpt *c, const char *path); /* NULL: not there */
+
+/* Elements first … first+n-1 of the flattened tensor, as dtype, which must be the file's.  What is not there, or cannot be
+ * read, is an input error that names it. */
+void ckpt_read(const Ckpt *c, const char *path, DType dtype, int64_t first, int64_t n, void *out);
+const char *ckpt_text(const Ckpt *c, Arena *arena, const char *name); /* of /run; NULL: not there */
+
+/* Every k-th dataset from the i-th on against its checksum; (0,1) is all. */
+bool try_ckpt_verify(const Ckpt *c, int i, int k, Why *why);
+
+#endif

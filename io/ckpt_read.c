@@ -1,0 +1,263 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* Loading: each rank opens the file by itself, read-only, and reads the ranges it wants; no MPI is needed, and how the file
+ * was written does not show.  HDF5 sees a file only when the manifest fits it, follows no link out of it, and reads
+ * only datasets that lie in it in one piece with the manifest's type and shape. */
+#include <errno.h>
+#include <inttypes.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/stat.h>
+
+#include "io/ckpt_impl.h"
+#include "io/h5.h"
+#include "src/base/hash.h"
+
+enum { PART = 4 << 20 }; /* bytes that are read at a time while verifying */
+
+struct Ckpt {
+  Arena *arena;
+  const char *folder, *path; /* the step's; its HDF5 file */
+  CkptManifest manifest;
+  hid_t file, access; /* access: of datasets */
+};
+
+static herr_t refuse_link(const char *parent_file, const char *parent_group, const char *child_file, const char *child_group,
+                          unsigned *flags, hid_t access, void *argument) {
+  (void)parent_file, (void)parent_group, (void)child_file, (void)child_group, (void)flags, (void)access, (void)argument;
+  return -1;
+}
+
+static bool open_file(Ckpt *c, Why *why) {
+  struct stat info;
+  if (stat(c->path, &info)) return why_not(why, "%s: %s", c->path, strerror(errno));
+  if (info.st_size != c->manifest.nbytes)
+    return why_not(why, "%s: %lld bytes, manifest %lld", c->path, (long long)info.st_size, (long long)c->manifest.nbytes);
+  h5_start();
+  c->access = H5Pcreate(H5P_DATASET_ACCESS);
+  CHECK(c->access >= 0 && H5Pset_elink_cb(c->access, refuse_link, NULL) >= 0);
+  c->file = H5Fopen(c->path, H5F_ACC_RDONLY, H5P_DEFAULT);
+  return c->file >= 0 || h5_why(why, c->path);
+}
+
+Ckpt *try_ckpt_open(const char *step_folder, Why *why) {
+  Arena *arena = arena_open();
+  Ckpt *c = arena_new(arena, Ckpt);
+  *c = (Ckpt){.arena = arena,
+              .folder = arena_strdup(arena, step_folder),
+              .path = arena_printf(arena, "%s/" CKPT_FILE, step_folder),
+              .file = -1,
+              .access = -1};
+  if (try_manifest_read(arena, step_folder, &c->manifest, why) && open_file(c, why)) return c;
+  ckpt_close(c);
+  return NULL;
+}
+
+void ckpt_close(Ckpt *c) {
+  if (!c) return;
+  if (c->access >= 0) H5Pclose(c->access);
+  if (c->file >= 0) H5Fclose(c->file);
+  arena_close(c->arena);
+}
+
+const char *ckpt_folder(const Ckpt *c) { return c->folder; }
+int64_t ckpt_step(const Ckpt *c) { return c->manifest.step; }
+int64_t ckpt_nbytes(const Ckpt *c) { return c->manifest.nbytes; }
+int ckpt_n(const Ckpt *c) { return c->manifest.n_entries; }
+
+const char *ckpt_fact(const Ckpt *c, const char *name) {
+  for (int i = 0; i < c->manifest.n_facts; i++)
+    if (!strcmp(c->manifest.facts[i].name, name)) return c->manifest.facts[i].text;
+  return NULL;
+}
+
+const CkptEntry *ckpt_at(const Ckpt *c, int i) {
+  CHECK(i >= 0 && i < c->manifest.n_entries);
+  return &c->manifest.entries[i];
+}
+
+static int by_path(const void *a, const void *b) { return strcmp(((const CkptEntry *)a)->path, ((const CkptEntry *)b)->path); }
+
+const CkptEntry *ckpt_find(const Ckpt *c, const char *path) {
+  CkptEntry key = {.path = path};
+  int n = c->manifest.n_entries;
+  return n ? bsearch(&key, c->manifest.entries, (size_t)n, sizeof key, by_path) : NULL;
+}
+
+/* --- datasets ----------------------------------------------------------------------------------------------------------- */
+
+/* Does the dataset lie in this file in one piece, with the manifest's type and shape? */
+static bool check_dataset(const CkptEntry *e, hid_t dataset, hid_t space) {
+  hsize_t extent[H5S_MAX_RANK];
+  hid_t type = H5Dget_type(dataset), create = H5Dget_create_plist(dataset), want = -1;
+  bool ok = type >= 0 && create >= 0 && H5Pget_layout(create) == H5D_CONTIGUOUS && H5Pget_external_count(create) == 0;
+  if (ok && e->is_text) {
+    ok = H5Tget_class(type) == H5T_STRING && H5Tis_variable_str(type) == 0 && H5Tget_size(type) == (size_t)e->n;
+  } else if (ok) {
+    want = h5_type(e->dtype);
+    ok = H5Tequal(type, want) > 0;
+  }
+  ok = ok && H5Sget_simple_extent_ndims(space) == e->rank && H5Sget_simple_extent_dims(space, extent, NULL) == e->rank;
+  for (int k = 0; ok && k < e->rank; k++) ok = extent[k] == (hsize_t)e->shape[k];
+  if (type >= 0) H5Tclose(type);
+  if (create >= 0) H5Pclose(create);
+  return ok;
+}
+
+/* An open dataset; close both. */
+typedef struct Dataset {
+  hid_t id, space;
+} Dataset;
+
+static bool open_dataset(const Ckpt *c, const CkptEntry *e, Dataset *d, Why *why) {
+  d->id = H5Dopen2(c->file, e->path, c->access);
+  d->space = d->id < 0 ? -1 : H5Dget_space(d->id);
+  if (d->space < 0) return h5_why(why, e->path);
+  return check_dataset(e, d->id, d->space) || why_not(why, "%s: type or shape is not the manifest's", e->path);
+}
+
+static void close_dataset(Dataset *d) {
+  if (d->space >= 0) H5Sclose(d->space);
+  if (d->id >= 0) H5Dclose(d->id);
+}
+
+static bool read_range(const CkptEntry *e, const Dataset *d, int64_t first, int64_t n, void *out, Why *why) {
+  size_t size = dtype_size(e->dtype);
+  while (n) {
+    int64_t take = h5_select(d->space, e->rank, e->shape, first, n);
+    CHECK(take > 0 && take <= n);
+    hsize_t count = (hsize_t)take;
+    hid_t memory = H5Screate_simple(1, &count, NULL);
+    bool ok = memory >= 0 && H5Dread(d->id, h5_type(e->dtype), memory, d->space, H5P_DEFAULT, out) >= 0;
+    if (memory >= 0) H5Sclose(memory);
+    if (!ok) return h5_why(why, e->path);
+    out = (char *)out + (size_t)take * size;
+    first += take;
+    n -= take;
+  }
+  return true;
+}
+
+static _Noreturn void fail_read(const Ckpt *c, const char *reason) {
+  fail(FAIL_INPUT, "%s: %s\nhelp: this checkpoint does not fit or is damaged (hpctrain ckpt verify %s); use another one", c->path,
+       reason, c->folder);
+}
+
+void ckpt_read(const Ckpt *c, const char *path, DType dtype, int64_t first, int64_t n, void *out) {
+  Why why;
+  Dataset d = {-1, -1};
+  const CkptEntry *e = ckpt_find(c, path);
+  if (!e) why_not(&why, "no dataset %s", path);
+  if (e && (e->is_text || e->dtype != dtype)) why_not(&why, "%s is not %s", path, dtype_name(dtype));
+  if (!e || e->is_text || e->dtype != dtype) fail_read(c, why.text);
+  CHECK(first >= 0 && n >= 0 && first <= e->n && n <= e->n - first);
+  if (!open_dataset(c, e, &d, &why) || !read_range(e, &d, first, n, out, &why)) fail_read(c, why.text);
+  close_dataset(&d);
+}
+
+static bool read_text(const CkptEntry *e, const Dataset *d, char *out, Why *why) {
+  hid_t type = H5Dget_type(d->id);
+  bool ok = type >= 0 && H5Dread(d->id, type, H5S_ALL, H5S_ALL, H5P_DEFAULT, out) >= 0;
+  if (type >= 0) H5Tclose(type);
+  return ok || h5_why(why, e->path);
+}
+
+const char *ckpt_text(const Ckpt *c, Arena *arena, const char *name) {
+  Why why;
+  Dataset d = {-1, -1};
+  const CkptEntry *e = ckpt_find(c, arena_printf(arena, "/run/%s", name));
+  if (!e || !e->is_text) return NULL;
+  if (!open_dataset(c, e, &d, &why)) fail_read(c, why.text);
+  char *text = arena_alloc(arena, (size_t)e->n + 1);
+  if (!read_text(e, &d, text, &why)) fail_read(c, why.text);
+  close_dataset(&d);
+  return text;
+}
+
+/* --- verifying ---------------------------------------------------------------------------------------------------------- */
+
+static bool hash_dataset(const CkptEntry *e, const Dataset *d, uint32_t *crc, Why *why) {
+  size_t size = e->is_text ? 1 : dtype_size(e->dtype);
+  int64_t most = e->is_text ? e->n : (int64_t)(PART / size);
+  char *part = xmalloc((size_t)(most < e->n ? most : e->n) * size);
+  bool ok = true;
+  *crc = 0;
+  for (int64_t first = 0; ok && first < e->n; first += most) {
+    int64_t n = e->n - first < most ? e->n - first : most;
+    ok = e->is_text ? read_text(e, d, part, why) : read_range(e, d, first, n, part, why);
+    if (ok) *crc = crc32c(*crc, part, (size_t)n * size);
+  }
+  free(part);
+  return ok;
+}
+
+static bool verify_entry(const Ckpt *c, const CkptEntry *e, Why *why) {
+  Dataset d = {-1, -1};
+  uint32_t crc;
+  bool ok = open_dataset(c, e, &d, why) && hash_dataset(e, &d, &crc, why);
+  close_dataset(&d);
+  if (!ok || crc == e->crc32c) return ok;
+  return why_not(why, "%s, checksum %08" PRIx32 ", manifest %08" PRIx32, e->path, crc, e->crc32c);
+}
+
+bool try_ckpt_verify(const Ckpt *c, int i, int k, Why *why) {
+  for (; i < c->manifest.n_entries; i += k)
+    if (!verify_entry(c, &c->manifest.entries[i], why)) return false;
+  return true;
+}
+
+/* --- the newest --------------------------------------------------------------------------------------------------------- */
+
+/* Rank 0's list of steps, on all ranks. */
+static const int64_t *shared_list(Comm *comm, Arena *arena, const char *folder, int *n) {
+  const int64_t *mine = ckpt_list(arena, folder, n);
+  comm_broadcast(comm, n, sizeof *n, 0);
+  int64_t *steps = arena_array(arena, int64_t, *n);
+  if (comm_rank(comm) == 0 && *n) memcpy(steps, mine, sizeof *steps * (size_t)*n);
+  comm_broadcast(comm, steps, sizeof *steps * (size_t)*n, 0);
+  return steps;
+}
+
+/* NULL on all ranks unless all ranks find it good; why is then the same on all. */
+static Ckpt *open_good(Comm *comm, const char *step_folder, bool verify, Why *why) {
+  Ckpt *c = try_ckpt_open(step_folder, why);
+  bool ok = c && (!verify || try_ckpt_verify(c, comm_rank(comm), comm_size(comm), why));
+  if (!comm_any_reason(comm, !ok, why->text, sizeof why->text)) return c;
+  ckpt_close(c);
+  return NULL;
+}
+
+static bool is_step_folder(Comm *comm, Arena *arena, const char *folder) {
+  struct stat info;
+  int there = !stat(arena_printf(arena, "%s/" CKPT_MANIFEST, folder), &info);
+  comm_broadcast(comm, &there, sizeof there, 0);
+  return there;
+}
+
+static Ckpt *newest_of(Comm *comm, Arena *arena, const char *folder, bool verify, Text *warnings) {
+  Why why = {""};
+  int n;
+  const int64_t *steps = shared_list(comm, arena, folder, &n);
+  const char *within = ckpt_steps_folder(arena, folder);
+  for (int i = n - 1; i >= 0; i--) {
+    Ckpt *c = open_good(comm, ckpt_path(arena, within, steps[i], ""), verify, &why);
+    if (c && i < n - 1) text_printf(warnings, "       using step-%08" PRId64 "%s\n", steps[i], verify ? " (verified)" : "");
+    if (c) return c;
+    text_printf(warnings, "step-%08" PRId64 " damaged: %s\n", steps[i], why.text);
+  }
+  if (n)
+    fail(FAIL_INPUT,
+         "%s: none of its %d checkpoints is whole; step-%08" PRId64
+         ": %s\nhelp: move them away to start over, or put back a good copy",
+         within, n, steps[0], why.text);
+  return NULL;
+}
+
+Ckpt *ckpt_find_newest(Comm *comm, const char *folder, bool verify, Text *warnings) {
+  Arena *arena = arena_open();
+  Why why = {""};
+  bool one = is_step_folder(comm, arena, folder);
+  Ckpt *c = one ? open_good(comm, folder, verify, &why) : newest_of(comm, arena, folder, verify, warnings);
+  if (one && !c) fail(FAIL_INPUT, "%s damaged: %s\nhelp: use another checkpoint", folder, why.text);
+  arena_close(arena);
+  return c;
+}

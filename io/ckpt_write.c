@@ -1,0 +1,343 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* Saving, in stages after each of which all ranks agree whether to go on:
+ *   rank 0 makes step-N.tmp/ and in it the file with all datasets, allocated but not filled, and reserves the disk's space;
+ *   all open it through MPI-IO, each writes its pieces by itself and hashes them as it does, all flush and close;
+ *   rank 0 joins the hashes, writes the manifest, flushes everything and renames.
+ * So the metadata is one process's, and no write waits for another rank. */
+#include <dirent.h>
+#include <errno.h>
+#include <fcntl.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include "io/ckpt_impl.h"
+#include "io/h5.h"
+#include "src/base/file.h"
+#include "src/base/hash.h"
+
+/* Datasets this large begin at multiples of it: the stripe of a parallel file system, and whole pages everywhere. */
+enum { ALIGNMENT = 1 << 20 };
+
+/* The hash of one piece, as rank 0 gets it. */
+typedef struct Hash {
+  int32_t tensor;
+  uint32_t crc32c;
+  int64_t first, n;
+} Hash;
+
+typedef struct Writer {
+  Comm *comm;
+  const CkptSave *save;
+  Arena *arena;
+  const char *aside, *name, *file; /* step-N.tmp, step-N, step-N.tmp/model.h5 */
+  Hash *hashes;                    /* this rank's */
+  int n_hashes;
+  Why *why;
+} Writer;
+
+/* True when all ranks were successful; else why is the same on all. */
+static bool all_agree(Writer *w, bool ok) { return !comm_any_reason(w->comm, !ok, w->why->text, sizeof w->why->text); }
+
+/* --- rank 0: an empty file with everything in its place ----------------------------------------------------------------- */
+
+static hid_t file_access(Comm *comm) {
+  hid_t access = H5Pcreate(H5P_FILE_ACCESS);
+  CHECK(access >= 0 && H5Pset_alignment(access, ALIGNMENT, ALIGNMENT) >= 0);
+  const void *mpi = comm ? comm_mpi(comm) : NULL;
+  CHECK(!mpi || H5Pset_fapl_mpio(access, *(const MPI_Comm *)mpi, MPI_INFO_NULL) >= 0);
+  return access;
+}
+
+/* Contiguous, on disk from the start, never filled, without a time (the same states make the same file). */
+static hid_t create_dataset(hid_t file, const char *path, hid_t type, int rank, const int64_t *shape) {
+  hsize_t extent[CKPT_MAX_RANK] = {0};
+  for (int k = 0; k < rank; k++) {
+    CHECK(shape[k] > 0);
+    extent[k] = (hsize_t)shape[k];
+  }
+  hid_t space = rank ? H5Screate_simple(rank, extent, NULL) : H5Screate(H5S_SCALAR);
+  hid_t create = H5Pcreate(H5P_DATASET_CREATE), link = H5Pcreate(H5P_LINK_CREATE);
+  CHECK(space >= 0 && create >= 0 && link >= 0);
+  CHECK(H5Pset_layout(create, H5D_CONTIGUOUS) >= 0 && H5Pset_alloc_time(create, H5D_ALLOC_TIME_EARLY) >= 0);
+  CHECK(H5Pset_fill_time(create, H5D_FILL_TIME_NEVER) >= 0 && H5Pset_obj_track_times(create, 0) >= 0);
+  CHECK(H5Pset_create_intermediate_group(link, 1) >= 0);
+  hid_t dataset = H5Dcreate2(file, path, type, space, link, create, H5P_DEFAULT);
+  H5Pclose(link);
+  H5Pclose(create);
+  H5Sclose(space);
+  return dataset;
+}
+
+static bool write_text(hid_t file, const CkptText *text) {
+  char path[256];
+  CHECK(snprintf(path, sizeof path, "/run/%s", text->name) < (int)sizeof path);
+  hid_t type = H5Tcopy(H5T_C_S1);
+  CHECK(type >= 0 && H5Tset_size(type, strlen(text->text) + 1) >= 0 && H5Tset_cset(type, H5T_CSET_UTF8) >= 0);
+  hid_t dataset = create_dataset(file, path, type, 0, NULL);
+  bool ok = dataset >= 0 && H5Dwrite(dataset, type, H5S_ALL, H5S_ALL, H5P_DEFAULT, text->text) >= 0;
+  if (dataset >= 0) ok = H5Dclose(dataset) >= 0 && ok;
+  H5Tclose(type);
+  return ok;
+}
+
+static bool write_version(hid_t file) {
+  int version = CKPT_VERSION;
+  hid_t space = H5Screate(H5S_SCALAR);
+  hid_t attribute = H5Acreate2(file, "format_version", H5T_STD_I32LE, space, H5P_DEFAULT, H5P_DEFAULT);
+  bool ok = attribute >= 0 && H5Awrite(attribute, H5T_NATIVE_INT, &version) >= 0;
+  if (attribute >= 0) ok = H5Aclose(attribute) >= 0 && ok;
+  H5Sclose(space);
+  return ok;
+}
+
+static bool create_all(const Writer *w, hid_t file) {
+  const CkptSave *save = w->save;
+  bool ok = write_version(file);
+  for (int i = 0; ok && i < save->n_texts; i++) ok = write_text(file, &save->texts[i]);
+  for (int i = 0; ok && i < save->n_tensors; i++) {
+    const CkptTensor *t = &save->tensors[i];
+    CHECK(t->rank >= 0 && t->rank <= CKPT_MAX_RANK);
+    hid_t dataset = create_dataset(file, t->path, h5_type(t->dtype), t->rank, t->shape);
+    ok = dataset >= 0 && H5Dclose(dataset) >= 0;
+  }
+  return ok || h5_why(w->why, w->file);
+}
+
+/* Asks for the space at once, where the file system can; a disk too full is known before anything is written to it. */
+static bool reserve(const Writer *w) {
+  struct stat info;
+  int fd = open(w->file, O_WRONLY | O_CLOEXEC);
+  if (fd < 0) return why_not(w->why, "%s: %s", w->file, strerror(errno));
+  int error = fstat(fd, &info) || fallocate(fd, 0, 0, info.st_size) ? errno : 0;
+  close(fd);
+  if (error != ENOSPC && error != EFBIG && error != EDQUOT) return true;
+  return why_not(w->why, "%s: no room for its %.3g GB: %s", w->file, (double)info.st_size * 1e-9, strerror(error));
+}
+
+/* What a job that died in a save left behind, of this step or any other. */
+static void remove_remains(const Writer *w) {
+  DIR *dir = opendir(w->save->folder);
+  if (!dir) return;
+  const char *end = NULL;
+  for (struct dirent *d; (d = readdir(dir));)
+    if (ckpt_parse_name(d->d_name, &end) >= 0 && (!strcmp(end, ".tmp") || !strcmp(end, ".old")))
+      try_tree_remove(arena_printf(w->arena, "%s/%s", w->save->folder, d->d_name), NULL);
+  closedir(dir);
+}
+
+static bool make_file(const Writer *w) {
+  if (!try_folder_make(w->save->folder, w->why)) return false;
+  remove_remains(w);
+  if (!try_folder_make(w->aside, w->why)) return false;
+  hid_t access = file_access(NULL), file = H5Fcreate(w->file, H5F_ACC_EXCL, H5P_DEFAULT, access);
+  H5Pclose(access);
+  if (file < 0) return h5_why(w->why, w->file);
+  bool ok = create_all(w, file);
+  if (H5Fclose(file) < 0 && ok) ok = h5_why(w->why, w->file);
+  return ok && reserve(w);
+}
+
+/* --- all ranks: the pieces ---------------------------------------------------------------------------------------------- */
+
+static bool write_piece(Writer *w, hid_t dataset, hid_t space, int tensor, const CkptPiece *piece) {
+  const CkptTensor *t = &w->save->tensors[tensor];
+  size_t size = dtype_size(t->dtype);
+  const char *at = piece->at;
+  for (int64_t first = piece->first, left = piece->n; left;) {
+    int64_t n = h5_select(space, t->rank, t->shape, first, left);
+    CHECK(n > 0 && n <= left);
+    hsize_t count = (hsize_t)n;
+    hid_t memory = H5Screate_simple(1, &count, NULL);
+    bool ok = memory >= 0 && H5Dwrite(dataset, h5_type(t->dtype), memory, space, H5P_DEFAULT, at) >= 0;
+    if (memory >= 0) H5Sclose(memory);
+    if (!ok) return false;
+    at += (size_t)n * size;
+    first += n;
+    left -= n;
+  }
+  w->hashes[w->n_hashes++] = (Hash){tensor, crc32c(0, piece->at, (size_t)piece->n * size), piece->first, piece->n};
+  return true;
+}
+
+static bool write_tensor(Writer *w, hid_t file, int tensor) {
+  const CkptTensor *t = &w->save->tensors[tensor];
+  if (!t->n_pieces) return true;
+  hid_t dataset = H5Dopen2(file, t->path, H5P_DEFAULT), space = dataset < 0 ? -1 : H5Dget_space(dataset);
+  bool ok = space >= 0;
+  for (int k = 0; ok && k < t->n_pieces; k++)
+    if (t->pieces[k].n) ok = write_piece(w, dataset, space, tensor, &t->pieces[k]);
+  char what[512];
+  snprintf(what, sizeof what, "%.300s: %.200s", w->file, t->path);
+  if (!ok) h5_why(w->why, what);
+  if (space >= 0) H5Sclose(space);
+  if (dataset >= 0 && H5Dclose(dataset) < 0 && ok) ok = h5_why(w->why, what);
+  return ok;
+}
+
+static bool write_pieces(Writer *w) {
+  hid_t access = file_access(w->comm), file = H5Fopen(w->file, H5F_ACC_RDWR, access);
+  H5Pclose(access);
+  bool ok = file >= 0 || h5_why(w->why, w->file);
+  if (!all_agree(w, ok)) {
+    if (file >= 0) H5Fclose(file);
+    return false;
+  }
+  for (int i = 0; ok && i < w->save->n_tensors; i++) ok = write_tensor(w, file, i);
+  ok = all_agree(w, ok);
+  if (ok && H5Fflush(file, H5F_SCOPE_GLOBAL) < 0) ok = h5_why(w->why, w->file);
+  if (H5Fclose(file) < 0 && ok) ok = h5_why(w->why, w->file);
+  return all_agree(w, ok);
+}
+
+/* --- rank 0: hashes, manifest, rename ----------------------------------------------------------------------------------- */
+
+static int by_place(const void *a, const void *b) {
+  const Hash *x = a, *y = b;
+  if (x->tensor != y->tensor) return x->tensor < y->tensor ? -1 : 1;
+  return (x->first > y->first) - (x->first < y->first);
+}
+
+/* All ranks' hashes, sorted; *n of them.  Every rank holds them for a moment: 24 bytes a piece. */
+static const Hash *gather_hashes(const Writer *w, int64_t *n) {
+  int size = comm_size(w->comm);
+  int64_t mine = w->n_hashes, most = 1, *counts = arena_array(w->arena, int64_t, size);
+  comm_gather(w->comm, &mine, sizeof mine, counts);
+  for (int r = 0; r < size; r++)
+    if (counts[r] > most) most = counts[r];
+  Hash *padded = arena_array(w->arena, Hash, most), *all = arena_array(w->arena, Hash, most * size);
+  memcpy(padded, w->hashes, sizeof *padded * (size_t)mine);
+  comm_gather(w->comm, padded, sizeof *padded * (size_t)most, all);
+  *n = 0;
+  for (int r = 0; r < size; r++) {
+    memmove(all + *n, all + r * most, sizeof *all * (size_t)counts[r]);
+    *n += counts[r];
+  }
+  qsort(all, (size_t)*n, sizeof *all, by_place);
+  return all;
+}
+
+static CkptEntry join_hashes(const CkptTensor *t, int tensor, const Hash **at, const Hash *end) {
+  CkptEntry e = {.path = t->path, .dtype = t->dtype, .rank = t->rank, .n = 1};
+  int64_t covered = 0;
+  for (int k = 0; k < t->rank; k++) {
+    e.shape[k] = t->shape[k];
+    e.n *= t->shape[k];
+  }
+  for (; *at < end && (*at)->tensor == tensor; ++*at) {
+    CHECK((*at)->first == covered); /* the ranks' pieces cover the tensor once */
+    e.crc32c = crc32c_combine(e.crc32c, (*at)->crc32c, (uint64_t)(*at)->n * dtype_size(t->dtype));
+    covered += (*at)->n;
+  }
+  CHECK(covered == e.n);
+  return e;
+}
+
+static bool write_manifest(const Writer *w, const Hash *hash, int64_t n) {
+  const CkptSave *save = w->save;
+  struct stat info;
+  CkptEntry *entries = arena_array(w->arena, CkptEntry, save->n_tensors + save->n_texts), *e = entries;
+  const Hash *at = hash;
+  for (int i = 0; i < save->n_tensors; i++) *e++ = join_hashes(&save->tensors[i], i, &at, hash + n);
+  CHECK(at == hash + n);
+  for (int i = 0; i < save->n_texts; i++) {
+    const char *text = save->texts[i].text;
+    size_t nbytes = strlen(text) + 1;
+    *e++ = (CkptEntry){.path = arena_printf(w->arena, "/run/%s", save->texts[i].name),
+                       .is_text = true,
+                       .n = (int64_t)nbytes,
+                       .crc32c = crc32c(0, text, nbytes)};
+  }
+  if (stat(w->file, &info)) return why_not(w->why, "%s: %s", w->file, strerror(errno));
+  CkptManifest m = {save->step, info.st_size, save->facts, save->n_facts, entries, (int)(e - entries)};
+  return try_manifest_write(w->aside, &m, w->why);
+}
+
+/* A step of that name is exchanged in one go where the kernel can; both are whole. */
+static bool take_name(const Writer *w) {
+  if (!rename(w->aside, w->name)) return true;
+  if (errno != EEXIST && errno != ENOTEMPTY) return why_not(w->why, "%s: rename: %s", w->name, strerror(errno));
+  if (renameat2(AT_FDCWD, w->aside, AT_FDCWD, w->name, RENAME_EXCHANGE)) {
+    const char *old = ckpt_path(w->arena, w->save->folder, w->save->step, ".old");
+    if (rename(w->name, old) || rename(w->aside, w->name)) return why_not(w->why, "%s: rename: %s", w->name, strerror(errno));
+  }
+  return true;
+}
+
+static bool commit(const Writer *w, const Hash *hash, int64_t n) {
+  bool ok = try_sync(w->file, w->why) && write_manifest(w, hash, n) && try_sync(w->aside, w->why) && take_name(w);
+  if (!ok) return false;
+  remove_remains(w);
+  return try_sync(w->save->folder, w->why);
+}
+
+/* --- public ------------------------------------------------------------------------------------------------------------- */
+
+static void check_same(const Writer *w) {
+  Sha256 hash;
+  sha256_init(&hash);
+  sha256_add(&hash, &w->save->step, sizeof w->save->step);
+  for (int i = 0; i < w->save->n_tensors; i++) {
+    const CkptTensor *t = &w->save->tensors[i];
+    sha256_add_text(&hash, t->path);
+    sha256_add(&hash, &t->dtype, sizeof t->dtype);
+    sha256_add(&hash, t->shape, sizeof *t->shape * (size_t)t->rank);
+  }
+  comm_agree(w->comm, sha256_u64(&hash), "the list of tensors of a checkpoint");
+}
+
+static bool write_all(Writer *w) {
+  bool first = comm_rank(w->comm) == 0;
+  if (!all_agree(w, !first || make_file(w)) || !write_pieces(w)) return false;
+  int64_t n;
+  const Hash *hashes = gather_hashes(w, &n);
+  return all_agree(w, !first || commit(w, hashes, n));
+}
+
+bool try_ckpt_write(Comm *comm, const CkptSave *save, Why *why) {
+  Why unwanted;
+  Arena *arena = arena_open();
+  int n_pieces = 0;
+  for (int i = 0; i < save->n_tensors; i++) n_pieces += save->tensors[i].n_pieces;
+  const char *aside = ckpt_path(arena, save->folder, save->step, ".tmp");
+  Writer w = {.comm = comm,
+              .save = save,
+              .arena = arena,
+              .aside = aside,
+              .name = ckpt_path(arena, save->folder, save->step, ""),
+              .file = arena_printf(arena, "%s/" CKPT_FILE, aside),
+              .hashes = arena_array(arena, Hash, n_pieces),
+              .why = why ? why : &unwanted};
+  h5_start();
+  check_same(&w);
+  bool ok = write_all(&w);
+  if (!ok && comm_rank(comm) == 0) try_tree_remove(aside, NULL);
+  comm_barrier(comm); /* what this says about the disk holds when it returns */
+  arena_close(arena);
+  return ok;
+}
+
+bool try_ckpt_prune(const char *folder, int keep, int64_t keep_every, Why *why) {
+  Arena *arena = arena_open();
+  int n, kept = 0;
+  const int64_t *steps = ckpt_list(arena, folder, &n);
+  const char *within = ckpt_steps_folder(arena, folder);
+  bool ok = true;
+  for (int i = n - 1; keep > 0 && ok && i >= 0; i--) {
+    const char *name = ckpt_path(arena, within, steps[i], ""), *old = ckpt_path(arena, within, steps[i], ".old");
+    Ckpt *c = try_ckpt_open(name, NULL);
+    bool good = c != NULL;
+    ckpt_close(c);
+    if (kept < keep || (keep_every && steps[i] % keep_every == 0)) {
+      kept += good && kept < keep; /* a damaged one does not push out a good one */
+      continue;
+    }
+    try_tree_remove(old, NULL);
+    if (rename(name, old)) ok = why_not(why, "%s: rename: %s", name, strerror(errno));
+    ok = ok && try_tree_remove(old, why);
+  }
+  arena_close(arena);
+  return ok;
+}

@@ -1,0 +1,77 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include "io/h5.h"
+
+#include <pthread.h>
+#include <signal.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "src/base/text.h"
+
+_Static_assert(__BYTE_ORDER__ == __ORDER_LITTLE_ENDIAN__, "checksums are of the bytes in memory");
+
+static void start(void) {
+  setenv("HDF5_USE_FILE_LOCKING", "FALSE", 0);
+  struct sigaction now;
+  if (!sigaction(SIGXFSZ, NULL, &now) && now.sa_handler == SIG_DFL) signal(SIGXFSZ, SIG_IGN);
+  CHECK(H5open() >= 0 && H5Eset_auto2(H5E_DEFAULT, NULL, NULL) >= 0);
+}
+
+void h5_start(void) {
+  static pthread_once_t once = PTHREAD_ONCE_INIT;
+  pthread_once(&once, start);
+}
+
+/* The two innermost descriptions; of the file driver's long lists only the system's words. */
+static herr_t take_words(unsigned depth, const H5E_error2_t *error, void *argument) {
+  static const char mark[] = "error message = '";
+  Text *text = argument;
+  const char *words = error->desc ? error->desc : "", *from = strstr(words, mark);
+  if (depth > 1 || !*words) return 0;
+  if (text->n) text_printf(text, "; ");
+  if (from) {
+    from += strlen(mark);
+    text_add(text, from, strcspn(from, "'"));
+  } else {
+    text_printf(text, "%.200s", words);
+  }
+  return 0;
+}
+
+bool h5_why(Why *why, const char *what) {
+  Text text = {0};
+  text_add(&text, "", 0);
+  H5Ewalk2(H5E_DEFAULT, H5E_WALK_UPWARD, take_words, &text);
+  why_not(why, "%s: %s", what, text.n ? text.at : "HDF5 gives no reason");
+  text_close(&text);
+  return false;
+}
+
+hid_t h5_type(DType dtype) {
+  const hid_t types[DT_COUNT] = {
+      [DT_F32] = H5T_IEEE_F32LE, [DT_I32] = H5T_STD_I32LE, [DT_I64] = H5T_STD_I64LE, [DT_PRED] = H5T_STD_U8LE};
+  CHECK(dtype < DT_COUNT);
+  return types[dtype];
+}
+
+int64_t h5_select(hid_t space, int rank, const int64_t *shape, int64_t first, int64_t n) {
+  hsize_t from[H5S_MAX_RANK] = {0}, count[H5S_MAX_RANK];
+  int64_t stride = 1, rest = first;
+  if (rank == 0) return H5Sselect_all(space) < 0 ? 0 : 1;
+  for (int d = 0; d < rank; d++) stride *= shape[d];
+  for (int d = 0; d < rank; d++) {
+    stride /= shape[d]; /* elements of one step along d */
+    from[d] = (hsize_t)(rest / stride);
+    rest %= stride;
+    count[d] = 1;
+    if (rest || n < stride) continue;
+    /* whole steps along d: as many as are left, wanted or not, before a slower index changes */
+    int64_t steps = n / stride, room = shape[d] - (int64_t)from[d];
+    count[d] = (hsize_t)(steps < room ? steps : room);
+    int64_t taken = (int64_t)count[d] * stride;
+    for (int k = d + 1; k < rank; k++) count[k] = (hsize_t)shape[k];
+    return H5Sselect_hyperslab(space, H5S_SELECT_SET, from, NULL, count, NULL) < 0 ? 0 : taken;
+  }
+  return 0;
+}

@@ -1,0 +1,24 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* HDF5 as this folder uses it: silent, with its reasons as text; called from one thread at a time. */
+#ifndef IO_H5_H
+#define IO_H5_H
+
+#include <hdf5.h>
+
+#include "src/base/dtype.h"
+#include "src/base/fail.h"
+
+/* Before the first call of HDF5: no file locks unless the user's HDF5_USE_FILE_LOCKING says so (parallel file systems refuse
+ * them), no printing, and a write beyond the file size limit is an error, not a signal. */
+void h5_start(void);
+
+/* "what: " and the innermost words of the library's last error.  Returns false. */
+bool h5_why(Why *why, const char *what);
+
+hid_t h5_type(DType dtype); /* little-endian in the file, and so in memory */
+
+/* Selects in space, of that shape, the next box of the flattened range [first, first+n), which is not empty; returns its
+ * elements.  A range needs at most 2·rank-1 of them.  rank 0: all of a scalar. */
+int64_t h5_select(hid_t space, int rank, const int64_t *shape, int64_t first, int64_t n);
+
+#endif
