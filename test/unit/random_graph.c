@@ -16,6 +16,7 @@ typedef struct Maker {
   uint64_t drawn;
   int64_t b, s, h, kv, d, c, f;
   VEC(int) pool;     /* float nodes to build on */
+  VEC(int) loose;    /* those that nothing was built on yet */
   VEC(double) bound; /* by node: |value| at most */
 } Maker;
 
@@ -31,10 +32,13 @@ static int draw_of(Maker *m, const int64_t *xs, int n) { return (int)xs[draw(m, 
 
 static const Shape *shape(Maker *m, int x) { return &graph_node(m->g, x)->shape; }
 
-/* Late nodes more often than early ones. */
+/* Half the time one that nothing was built on, so that most nodes are live; late nodes more often than early ones. */
 static int draw_node(Maker *m) {
   int n = m->pool.n, recent = n < 12 ? n : 12;
-  return m->pool.at[draw(m, 3) ? n - 1 - draw(m, recent) : draw(m, n)];
+  if (!m->loose.n || draw(m, 2)) return m->pool.at[draw(m, 3) ? n - 1 - draw(m, recent) : draw(m, n)];
+  int i = draw(m, m->loose.n), x = m->loose.at[i];
+  m->loose.at[i] = m->loose.at[--m->loose.n];
+  return x;
 }
 
 static double bound(Maker *m, int x) { return x < m->bound.n ? m->bound.at[x] : 1; }
@@ -43,6 +47,7 @@ static double bound(Maker *m, int x) { return x < m->bound.n ? m->bound.at[x] : 
 static void keep(Maker *m, int x, double b) {
   while (m->bound.n <= x) vec_push(m->g->arena, &m->bound, b);
   vec_push(m->g->arena, &m->pool, x);
+  vec_push(m->g->arena, &m->loose, x);
 }
 
 /* x, or something of the same shape no larger than limit. */
@@ -347,7 +352,7 @@ static void make_any(Maker *m) {
 
 static void make_vars(Maker *m) {
   static const int64_t heads[] = {1, 2, 4}, sizes[] = {2, 4, 8}, widths[] = {3, 8, 11, 24};
-  m->b = 1 + draw(m, 3), m->s = 1 + draw(m, 9);
+  m->b = 1 + draw(m, 3), m->s = draw(m, 4) ? 1 + draw(m, 9) : 1;
   m->h = draw_of(m, heads, 3), m->d = draw_of(m, sizes, 3);
   m->kv = draw(m, 2) ? m->h : 1;
   m->c = m->h * m->d, m->f = draw_of(m, widths, 4);
@@ -372,7 +377,7 @@ static void make_vars(Maker *m) {
 static void make_stores(Maker *m, int n) {
   Graph *g = m->g;
   for (int i = 0; i < n; i++) {
-    int x = i == 0 ? m->pool.at[m->pool.n - 1] : draw_node(m);
+    int x = i < m->loose.n ? m->loose.at[i] : draw_node(m);
     const char *name = arena_printf(g->arena, "out%d", i);
     graph_var(g, (Var){.name = name, .class = VAR_OUTPUT, .dtype = DT_F32, .shape = *shape(m, x)});
     ir_store(g, name, x);
@@ -397,7 +402,7 @@ Graph *random_graph(Arena *arena, RandomSpec spec) {
     if (spec.phases && m.g->nodes.n > spec.nodes * 6 / 10) m.g->phase = PHASE_BACKWARD;
     make_any(&m);
   }
-  make_stores(&m, 5);
+  make_stores(&m, 3 + spec.nodes / 20);
   return m.g;
 }
 
