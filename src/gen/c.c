@@ -227,11 +227,25 @@ static void print_stores(Gen *g) {
   const Kernel *k = g->kernel;
   for (int o = 0; o < k->noutputs; o++) {
     int value = k->outputs[o].value;
-    bool column = g->loops->value[value].level == LEVEL_COLUMN;
-    if (!column && !loops_output_full(g->loops, k, o)) continue;
+    Write write = loops_write(g->loops, k, o);
+    if (write != WRITE_ELEMENTS && write != ADD_ELEMENTS) continue;
     text_printf(g->text, "%*s", 2 * g->indent, "");
-    print_element(g, column ? "c" : "b", o, column ? 1 : column_stride(g, k->ninputs + o));
-    text_printf(g->text, " %s v%d;\n", column ? "+=" : "=", column ? k->values[value].in[0] : value);
+    if (write == WRITE_ELEMENTS) {
+      print_element(g, "b", o, column_stride(g, k->ninputs + o));
+      text_printf(g->text, " = v%d;\n", value);
+    } else {
+      text_printf(g->text, "c%d[j] += v%d;\n", o, k->values[value].in[0]);
+    }
+  }
+}
+
+static void print_row_stores(Gen *g) {
+  const Kernel *k = g->kernel;
+  for (int o = 0; o < k->noutputs; o++) {
+    int value = k->outputs[o].value;
+    Write write = loops_write(g->loops, k, o);
+    if (write == WRITE_ROW) line(g, "b%d[0] = v%d;", o, value);
+    if (write == ADD_ROW) line(g, "c%d[0] += v%d;", o, k->values[value].in[0]);
   }
 }
 
@@ -331,10 +345,7 @@ static void print_row(Gen *g) {
     print_sweep(g, s);
   }
   print_scalars(g, LEVEL_ROW, l->nsweeps);
-  for (int o = 0; o < k->noutputs; o++) {
-    int value = k->outputs[o].value;
-    if (l->value[value].level != LEVEL_COLUMN && !loops_output_full(l, k, o)) line(g, "b%d[0] = v%d;", o, value);
-  }
+  print_row_stores(g);
 }
 
 /* x0, x1, … of `row`, but for the last `without` of them. */
@@ -394,9 +405,11 @@ static void print_blocks(Gen *g) {
   line(g, "for (int64_t unit = lo; unit < hi; unit++) {");
   g->indent++;
   for (int o = 0; o < k->noutputs; o++) {
-    if (l->value[k->outputs[o].value].level != LEVEL_COLUMN) continue;
-    line(g, "%s *const c%d = o%d + unit * %" PRId64 ";", memory_type[k->outputs[o].dtype], o, o, l->columns);
-    line(g, "memset(c%d, 0, sizeof *c%d * %" PRId64 ");", o, o, l->columns);
+    Write write = loops_write(l, k, o);
+    if (write != ADD_ELEMENTS && write != ADD_ROW) continue;
+    int64_t width = write == ADD_ROW ? 1 : l->columns;
+    line(g, "%s *const c%d = o%d + unit * %" PRId64 ";", memory_type[k->outputs[o].dtype], o, o, width);
+    line(g, "memset(c%d, 0, sizeof *c%d * %" PRId64 ");", o, o, width);
   }
   line(g, "const int64_t first = unit * %" PRId64 ", next = first + %" PRId64 " < %" PRId64 " ? first + %" PRId64 " : %" PRId64 ";",
        l->unit_rows, l->unit_rows, l->rows, l->unit_rows, l->rows);

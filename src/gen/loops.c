@@ -54,27 +54,29 @@ static void place_value(const Kernel *k, Loops *l, int v) {
 
 /* --- sweeps ------------------------------------------------------------------------------------------------------------- */
 
-bool loops_output_full(const Loops *l, const Kernel *k, int o) {
-  const LoopValue *x = &l->value[k->outputs[o].value];
-  if (x->level == LEVEL_COLUMN) return false;
-  bool full = l->pointwise || (l->stride[k->ninputs + o][l->nouter] && l->columns > 1);
-  CHECK(full || x->level != LEVEL_FULL || l->columns == 1);
-  return full || x->level == LEVEL_FULL;
+Write loops_write(const Loops *l, const Kernel *k, int o) {
+  const KernelValue *v = &k->values[k->outputs[o].value];
+  if (v->kop == K_COLUMN_SUM) return k->values[v->in[0]].level == LEVEL_FULL ? ADD_ELEMENTS : ADD_ROW;
+  bool full = l->value[k->outputs[o].value].level == LEVEL_FULL, wide = l->columns > 1;
+  bool along = l->pointwise || (l->stride[k->ninputs + o][l->nouter] && wide);
+  CHECK(along || !full || !wide);
+  return along || full ? WRITE_ELEMENTS : WRITE_ROW;
+}
+
+/* The FULL value that output o wants of the last sweep, or -1. */
+static int wanted_last(const Kernel *k, const Loops *l, int o) {
+  int v = k->outputs[o].value;
+  Write write = loops_write(l, k, o);
+  return write == WRITE_ELEMENTS ? v : write == ADD_ELEMENTS ? k->values[v].in[0] : -1;
 }
 
 static int sweeps_count(const Kernel *k, const Loops *l) {
   int n = 0;
-  for (int v = 0; v < k->nvalues; v++) {
-    const KernelValue *value = &k->values[v];
-    int over = !l->value[v].used            ? 0
-               : is_row_reduction(value)    ? l->value[v].sweep
-               : value->kop == K_COLUMN_SUM ? l->value[v].sweep + 1
-                                            : 0;
-    if (over > n) n = over;
-  }
+  for (int v = 0; v < k->nvalues; v++)
+    if (l->value[v].used && is_row_reduction(&k->values[v]) && l->value[v].sweep > n) n = l->value[v].sweep;
   for (int o = 0; o < k->noutputs; o++) {
-    int over = loops_output_full(l, k, o) ? l->value[k->outputs[o].value].sweep + 1 : 0;
-    if (over > n) n = over;
+    int v = wanted_last(k, l, o);
+    if (v >= 0 && l->value[v].sweep + 1 > n) n = l->value[v].sweep + 1;
   }
   CHECK(n <= SWEEPS);
   return n;
@@ -113,15 +115,11 @@ static void plan_sweeps(const Kernel *k, Loops *l) {
   Needs needs = {k, l, 0};
   l->nsweeps = sweeps_count(k, l);
   for (int s = 0; s < l->nsweeps; s++) {
-    bool last = s == l->nsweeps - 1;
-    for (int v = 0; v < k->nvalues; v++) {
-      const KernelValue *value = &k->values[v];
-      if (!l->value[v].used) continue;
-      if ((is_row_reduction(value) && l->value[v].sweep == s + 1) || (value->kop == K_COLUMN_SUM && last))
-        need_value(&needs, value->in[0], s);
-    }
-    for (int o = 0; o < k->noutputs && last; o++)
-      if (loops_output_full(l, k, o)) need_value(&needs, k->outputs[o].value, s);
+    for (int v = 0; v < k->nvalues; v++)
+      if (l->value[v].used && is_row_reduction(&k->values[v]) && l->value[v].sweep == s + 1)
+        need_value(&needs, k->values[v].in[0], s);
+    for (int o = 0; o < k->noutputs && s == l->nsweeps - 1; o++)
+      if (wanted_last(k, l, o) >= 0) need_value(&needs, wanted_last(k, l, o), s);
   }
 }
 

@@ -38,7 +38,13 @@ typedef struct Loops {
 
 Loops *loops_make(Arena *arena, const Kernel *kernel);
 
-/* Whether output o is written in the last sweep, an element a column; COLUMN outputs are not. */
-bool loops_output_full(const Loops *loops, const Kernel *kernel, int o);
+/* When an output is written. */
+typedef enum Write {
+  WRITE_ELEMENTS, /* in the last sweep, an element a column */
+  WRITE_ROW,      /* after the last sweep */
+  ADD_ELEMENTS,   /* in the last sweep, added to the block's partial sums */
+  ADD_ROW         /* after the last sweep, added to the block's one partial sum */
+} Write;
+Write loops_write(const Loops *loops, const Kernel *kernel, int o);
 
 #endif
