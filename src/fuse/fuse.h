@@ -27,6 +27,7 @@ typedef struct Place {
 /* Lifetimes decide where a buffer lies. */
 typedef enum BufferClass {
   BUFFER_VAR,       /* a Var: at a fixed address for the whole job, not planned here */
+  BUFFER_TABLE,     /* the constants of a TABLE node: written once, before the first run */
   BUFFER_TRANSIENT, /* alive from the step that first writes it to the step that last reads it */
 } BufferClass;
 
@@ -70,7 +71,8 @@ typedef struct Kernel {
   int blocks;   /* of rows; fixed by the domain */
   int nvalues, ninputs, noutputs;
   KernelValue *values;
-  KernelArg *inputs, *outputs; /* a COLUMN output is written as (blocks, columns) partials, dense */
+  KernelArg *inputs, *outputs; /* a COLUMN output is written as (blocks, columns) partials, dense; (blocks, 1) if the
+                                  value summed is a ROW */
   const char *comment;         /* the graph it came from, a line a node */
 } Kernel;
 

@@ -1,0 +1,206 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* Which nodes become one kernel.
+ *
+ * Greedy, in node order: a node joins the kernels of the operands it can take from registers, then kernels that read the same
+ * value are joined too.  Two kernels are joined only if their domains agree and nothing outside lies on a path between them
+ * (else neither could run first).  Kernels do not cross phases, except within a chunk. */
+#include <string.h>
+
+#include "src/fuse/stage.h"
+
+enum { GROUP_VALUES = 160, GROUP_ARGS = 28 }; /* what one kernel may hold: registers and compile time */
+
+typedef struct Group {
+  int parent; /* itself, or the group it was joined to */
+  int first, last, count;
+  Shape domain; /* columns are 1 until a FULL value is there */
+  bool has_column;
+} Group;
+
+typedef struct Grouper {
+  const Graph *g;
+  Arena *arena;
+  int *group; /* by node, through find(); -1 */
+  VEC(Group) groups;
+  VEC(int) * members; /* by group */
+  int *stamp, now;    /* by node: visited in search `now` */
+} Grouper;
+
+bool is_fusable(const Node *node) {
+  OpKind kind = op_table[node->op].kind;
+  return kind == KIND_POINTWISE || kind == KIND_REDUCE || node->op == OP_IOTA;
+}
+
+bool is_column(const Graph *g, const Node *node) {
+  return op_table[node->op].kind == KIND_REDUCE && node->n[0] != graph_node(g, node->in[0])->shape.rank - 1;
+}
+
+Shape domain_of(const Graph *g, const Node *node) {
+  Shape s = op_table[node->op].kind == KIND_REDUCE ? graph_node(g, node->in[0])->shape : node->shape;
+  return s.rank ? s : SHAPE(1);
+}
+
+static int64_t columns(const Shape *s) { return s->dim[s->rank - 1]; }
+
+int inner_operand(const Graph *g, const Node *node, int k) {
+  int i = node->in[k];
+  const Node *x = graph_node(g, i);
+  if (x->op == OP_BROADCAST) {
+    Shape from = graph_node(g, x->in[0])->shape;
+    if (!from.rank || columns(&from) != 1) return -1;
+    from.dim[from.rank - 1] = columns(&x->shape);
+    if (!shape_equal(&from, &x->shape)) return -1; /* repeats along other axes than the columns */
+    i = x->in[0];
+    x = graph_node(g, i);
+  }
+  return is_fusable(x) && !is_column(g, x) ? i : -1;
+}
+
+static int find(const Grouper *r, int group) {
+  while (r->groups.at[group].parent != group) group = r->groups.at[group].parent;
+  return group;
+}
+
+static bool same_rows(const Shape *a, const Shape *b) {
+  if (a->rank != b->rank) return false;
+  for (int i = 0; i + 1 < a->rank; i++)
+    if (a->dim[i] != b->dim[i]) return false;
+  return true;
+}
+
+/* One row of many columns is a flat vector, which runs in chunks: scalars do not belong to it. */
+static bool domains_agree(const Shape *a, const Shape *b) {
+  if (!same_rows(a, b)) return false;
+  int64_t x = columns(a), y = columns(b);
+  if (x == y) return true;
+  int64_t rows = shape_size(a) / x;
+  return (x == 1 || y == 1) && !(rows == 1 && x * y > 4096);
+}
+
+/* Whether `node` needs a value of group `target` by way of a node outside of it. */
+static bool reaches(Grouper *r, int node, int target, bool inside) {
+  if (r->stamp[node] == r->now) return false;
+  int mine = r->group[node] >= 0 ? find(r, r->group[node]) : -1;
+  if (mine == target) return !inside;
+  if (node < r->groups.at[target].first) return false;
+  r->stamp[node] = r->now;
+  if (mine >= 0) { /* all of its kernel runs at once */
+    for (int m = 0; m < r->members[mine].n; m++) {
+      const Node *x = graph_node(r->g, r->members[mine].at[m]);
+      r->stamp[r->members[mine].at[m]] = r->now;
+      for (int k = 0; k < x->nin; k++)
+        if (reaches(r, x->in[k], target, false)) return true;
+    }
+    return false;
+  }
+  const Node *x = graph_node(r->g, node);
+  for (int k = 0; k < x->nin; k++)
+    if (reaches(r, x->in[k], target, false)) return true;
+  return false;
+}
+
+/* Whether a member of group a needs group b through anything that is not a member of a. */
+static bool needs_outside(Grouper *r, int a, int b) {
+  r->now++;
+  for (int m = 0; m < r->members[a].n; m++) {
+    const Node *x = graph_node(r->g, r->members[a].at[m]);
+    for (int k = 0; k < x->nin; k++) {
+      int inner = inner_operand(r->g, x, k), node = inner >= 0 ? inner : x->in[k];
+      int of = inner >= 0 && r->group[inner] >= 0 ? find(r, r->group[inner]) : -1;
+      if (of == a || of == b) continue; /* a register of the joined kernel */
+      if (reaches(r, node, b, false)) return true;
+    }
+  }
+  return false;
+}
+
+static bool phases_agree(const Graph *g, const Node *a, const Node *b) {
+  if (a->phase == b->phase) return true;
+  return a->scope == b->scope && g->scopes.at[a->scope].kind == SCOPE_CHUNK;
+}
+
+static bool joinable(Grouper *r, int a, int b) {
+  const Group *x = &r->groups.at[a], *y = &r->groups.at[b];
+  if (!domains_agree(&x->domain, &y->domain) || x->count + y->count > GROUP_VALUES) return false;
+  if (!phases_agree(r->g, graph_node(r->g, x->first), graph_node(r->g, y->last))) return false;
+  return !needs_outside(r, a, b) && !needs_outside(r, b, a);
+}
+
+static int join(Grouper *r, int a, int b) {
+  Group *x = &r->groups.at[a], *y = &r->groups.at[b];
+  y->parent = a;
+  if (y->first < x->first) x->first = y->first;
+  if (y->last > x->last) x->last = y->last;
+  x->count += y->count;
+  if (columns(&y->domain) > columns(&x->domain)) x->domain = y->domain;
+  for (int m = 0; m < r->members[b].n; m++) vec_push(r->arena, &r->members[a], r->members[b].at[m]);
+  return a;
+}
+
+/* Values that come from memory and go to it: few enough to pass. */
+static bool few_args(Grouper *r, int a, int b) {
+  int args = 0, both[] = {a, b};
+  for (int i = 0; i < 2; i++)
+    for (int m = 0; m < r->members[both[i]].n; m++) {
+      const Node *x = graph_node(r->g, r->members[both[i]].at[m]);
+      for (int k = 0; k < x->nin; k++) args += inner_operand(r->g, x, k) < 0 && !constant_of(r->g, x->in[k]);
+    }
+  return args <= GROUP_ARGS;
+}
+
+static int add_group(Grouper *r, int node) {
+  const Node *x = graph_node(r->g, node);
+  int id = r->groups.n;
+  vec_push(r->arena, &r->groups, (Group){.parent = id, .first = node, .last = node, .count = 1, .domain = domain_of(r->g, x)});
+  vec_push(r->arena, &r->members[id], node);
+  return r->group[node] = id;
+}
+
+/* Joins kernels that read one value of the whole domain, when they stand close. */
+static void join_readers(Grouper *r) {
+  int n = r->g->nodes.n;
+  int *reader = arena_array(r->arena, int, n); /* by value read: a group + 1 */
+  for (int i = 0; i < n; i++) {
+    if (r->group[i] < 0) continue;
+    const Node *x = graph_node(r->g, i);
+    for (int k = 0; k < x->nin; k++) {
+      int mine = find(r, r->group[i]), from = x->in[k];
+      if (inner_operand(r->g, x, k) >= 0 && r->group[from] >= 0 && find(r, r->group[from]) == mine) continue;
+      while (is_view(graph_node(r->g, from)) && graph_node(r->g, from)->op == OP_RESHAPE) from = graph_node(r->g, from)->in[0];
+      if (shape_size(&graph_node(r->g, from)->shape) < shape_size(&r->groups.at[mine].domain)) continue;
+      int other = reader[from] ? find(r, reader[from] - 1) : mine;
+      bool same = shape_equal(&r->groups.at[mine].domain, &r->groups.at[other].domain);
+      if (other != mine && same && few_args(r, other, mine) && joinable(r, other, mine)) mine = join(r, other, mine);
+      reader[from] = mine + 1;
+    }
+  }
+}
+
+Grouping fuse_group(const Graph *g, Arena *arena, const Target *targets, bool unfused) {
+  int n = g->nodes.n;
+  Grouper r = {.g = g, .arena = arena, .group = arena_array(arena, int, n), .stamp = arena_array(arena, int, n)};
+  memset(r.group, -1, sizeof *r.group * (size_t)n);
+  r.members = (void *)arena_alloc(arena, sizeof *r.members * (size_t)n);
+  for (int i = 0; i < n; i++) {
+    const Node *x = graph_node(g, i);
+    if (!is_fusable(x) || targets[i].absorbed) continue;
+    int mine = add_group(&r, i);
+    for (int k = 0; k < x->nin && !unfused; k++) {
+      int inner = inner_operand(g, x, k);
+      if (inner < 0 || targets[inner].absorbed) continue;
+      int other = find(&r, r.group[inner]);
+      if (other != mine && few_args(&r, other, mine) && joinable(&r, other, mine)) mine = join(&r, other, mine);
+    }
+  }
+  if (!unfused) join_readers(&r);
+  Grouping result = {.group = arena_array(arena, int, n)};
+  int *number = arena_array(arena, int, r.groups.n);
+  for (int i = 0; i < n; i++) {
+    result.group[i] = -1;
+    if (r.group[i] < 0) continue;
+    int root = find(&r, r.group[i]);
+    if (!number[root]) number[root] = ++result.n;
+    result.group[i] = number[root] - 1;
+  }
+  return result;
+}

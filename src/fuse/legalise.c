@@ -1,0 +1,155 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* Copies where a value cannot be read or written in place.  Rebuilds the graph node by node; order is kept.
+ * Needs: a scheduled graph.  Breaks nothing: a COPY is the same value. */
+#include "src/fuse/stage.h"
+
+typedef struct Legalise {
+  const Graph *g;
+  Graph *out;
+  int *map;
+  int *uses;            /* of g's nodes */
+  VEC(Layout) layouts;  /* by node of out */
+  const int *read_last; /* by var: the last node of g that reads its LOAD; -1 */
+} Legalise;
+
+static int push(Legalise *l, const Node *node, const int *in) {
+  int i = graph_copy(l->out, node, in);
+  while (l->layouts.n < l->out->nodes.n) { /* constructors may have added more than one */
+    int n = l->layouts.n;
+    const Node *x = graph_node(l->out, n);
+    Layout layout = layout_root(l->out, n);
+    if (is_view(x)) CHECK(layout_view(l->out, x, &l->layouts.at[x->in[0]], &layout));
+    vec_push(l->out->arena, &l->layouts, layout);
+  }
+  return i;
+}
+
+/* A copy of value as its user needs it: in the user's scope and phase. */
+static int copy_value(Legalise *l, const Node *user, int value) {
+  Node copy = {.op = OP_COPY, .nin = 1, .scope = user->scope, .phase = user->phase};
+  return push(l, &copy, &value);
+}
+
+static bool rows_of_ones(const Shape *s, const int64_t *stride) { return s->dim[s->rank - 1] == 1 || stride[s->rank - 1] == 1; }
+
+/* Whether a big op can read operand k where it lies. */
+static bool operand_fits(const Legalise *l, const Node *user, int k, int value) {
+  const Shape *s = &graph_node(l->out, value)->shape;
+  const Layout *at = &l->layouts.at[value];
+  Op root = graph_node(l->out, at->root)->op;
+  if (root == OP_CONST || root == OP_IOTA) return false;
+  int64_t dense[IR_RANK];
+  strides_dense(s, dense);
+  if (user->op == OP_MATMUL) {
+    bool rows = rows_of_ones(s, at->stride) && (at->stride[0] >= s->dim[1] || s->dim[0] == 1);
+    bool columns = (at->stride[0] == 1 || s->dim[0] == 1) && (at->stride[1] >= s->dim[0] || s->dim[1] == 1);
+    return rows || columns;
+  }
+  for (int i = 0; i < s->rank; i++)
+    if (at->stride[i] == 0 && s->dim[i] > 1) return false;
+  bool strided = s->rank == 4 || (k == 0 && s->rank == 2); /* q, k, v, o; table and dout */
+  if (op_table[user->op].kind == KIND_BIG && strided) return rows_of_ones(s, at->stride);
+  for (int i = 0; i < s->rank; i++)
+    if (s->dim[i] != 1 && at->stride[i] != dense[i]) return false;
+  return true;
+}
+
+static int reshape(Legalise *l, const Node *like, int value, Shape shape) {
+  if (shape_equal(&graph_node(l->out, value)->shape, &shape)) return value;
+  Layout layout;
+  Node node = {.op = OP_RESHAPE, .dtype = like->dtype, .shape = shape, .nin = 1, .scope = like->scope, .phase = like->phase};
+  if (!strides_reshape(&graph_node(l->out, value)->shape, l->layouts.at[value].stride, &shape, layout.stride))
+    value = copy_value(l, like, value);
+  return push(l, &node, &value);
+}
+
+/* The reduced axis becomes the last one, unless a kernel can do it as it is. */
+static int reduce(Legalise *l, const Node *x, int value) {
+  int axis = (int)x->n[0], rank = x->shape.rank;
+  const Shape s = graph_node(l->out, value)->shape;
+  if (s.dim[axis] == 1) return value; /* the sum of one is the one */
+  if (axis == rank - 1 || (x->op == OP_SUM && rank == 2)) return push(l, x, &value);
+  Node permute = {.op = OP_PERMUTE, .nin = 1, .scope = x->scope, .phase = x->phase}, last = *x, back = permute;
+  for (int i = 0; i < rank; i++) {
+    permute.n[i] = i < axis ? i : i < rank - 1 ? i + 1 : axis;
+    back.n[i] = i < axis ? i : i == axis ? rank - 1 : i - 1;
+  }
+  last.n[0] = rank - 1;
+  int y = push(l, &permute, &value);
+  y = push(l, &last, &y);
+  return push(l, &back, &y);
+}
+
+static bool placeable(const Node *x) {
+  OpKind kind = op_table[x->op].kind;
+  return kind == KIND_POINTWISE || kind == KIND_REDUCE || kind == KIND_BIG || kind == KIND_RESULT || kind == KIND_COLLECTIVE ||
+         x->op == OP_CONCAT;
+}
+
+int target_chain(const Graph *g, const int *uses, int user, int input) {
+  const Node *u = graph_node(g, user);
+  int node = u->in[input];
+  while (uses[node] == 1 && graph_node(g, node)->op == OP_RESHAPE && (u->op == OP_STORE || u->shape.rank == 1))
+    node = graph_node(g, node)->in[0];
+  const Node *x = graph_node(g, node);
+  return uses[node] == 1 && placeable(x) && !(x->op == OP_ATTENTION || x->op == OP_ATTENTION_GRAD) ? node : -1;
+}
+
+/* Whether the piece or value is written where its user wants it; else a copy is.  Reductions that reduce() rewrites end in a
+ * view or vanish, so they are copied. */
+static bool in_place(const Legalise *l, int user, int input) {
+  const Node *u = graph_node(l->g, user);
+  int node = target_chain(l->g, l->uses, user, input);
+  if (node < 0) return false;
+  const Node *x = graph_node(l->g, node);
+  if (op_table[x->op].kind == KIND_REDUCE && (graph_node(l->g, x->in[0])->shape.dim[x->n[0]] == 1 || x->n[0] != x->shape.rank - 1))
+    return false;
+  if (u->op != OP_STORE) return true;
+  int var = graph_find_var(l->g, u->name);
+  return l->read_last[var] <= node; /* nobody reads the old value after the new one is there */
+}
+
+static int legalise_node(Legalise *l, int i) {
+  const Node *x = graph_node(l->g, i);
+  int *in = arena_array(l->out->arena, int, x->nin);
+  for (int k = 0; k < x->nin; k++) in[k] = l->map[x->in[k]];
+  OpKind kind = op_table[x->op].kind;
+  if (x->op == OP_RESHAPE) return reshape(l, x, in[0], x->shape);
+  if (kind == KIND_REDUCE) return reduce(l, x, in[0]);
+  if (kind == KIND_BIG || kind == KIND_COLLECTIVE)
+    for (int k = 0; k < x->nin; k++)
+      if (!operand_fits(l, x, k, in[k])) in[k] = copy_value(l, x, in[k]);
+  if (x->op == OP_CONCAT || x->op == OP_STORE)
+    for (int k = 0; k < x->nin; k++)
+      if (!in_place(l, i, k)) in[k] = copy_value(l, x, in[k]);
+  return push(l, x, in);
+}
+
+/* By var: the last node that reads a LOAD of it through views. */
+static int *last_reads(const Graph *g, Arena *arena) {
+  int *last = arena_array(arena, int, g->vars.n), *source = arena_array(arena, int, g->nodes.n);
+  for (int v = 0; v < g->vars.n; v++) last[v] = -1;
+  for (int i = 0; i < g->nodes.n; i++) {
+    const Node *x = graph_node(g, i);
+    source[i] = x->op == OP_LOAD ? graph_find_var(g, x->name) : is_view(x) ? source[x->in[0]] : -1;
+    for (int k = 0; k < x->nin; k++)
+      if (source[x->in[k]] >= 0 && source[i] < 0) last[source[x->in[k]]] = i;
+  }
+  return last;
+}
+
+Graph *fuse_legalise(const Graph *g, Arena *arena) {
+  Legalise l = {.g = g, .out = graph_open(arena), .map = arena_array(arena, int, g->nodes.n)};
+  l.uses = count_uses(g, arena);
+  l.read_last = last_reads(g, arena);
+  for (int i = 0; i < g->vars.n; i++) graph_var(l.out, g->vars.at[i]);
+  l.out->scopes.n = 0;
+  for (int i = 0; i < g->scopes.n; i++) vec_push(arena, &l.out->scopes, g->scopes.at[i]);
+  for (int late = 0; late < 2; late++) /* a STORE whose Var is still read is copied at the very end */
+    for (int i = 0; i < g->nodes.n; i++) {
+      const Node *x = graph_node(g, i);
+      bool wait = x->op == OP_STORE && !in_place(&l, i, 0);
+      if (wait == (late == 1)) l.map[i] = legalise_node(&l, i);
+    }
+  return l.out;
+}

@@ -1,0 +1,297 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* From grouped nodes to steps over buffers.  Nodes are emitted in order, what they need before them; a kernel comes where its
+ * last member stands, or earlier if somebody needs it. */
+#include "src/fuse/lower.h"
+
+#include <string.h>
+
+int lower_buffer(Lower *l, BufferClass class, int var, size_t nbytes, const char *name) {
+  Buffer b = {.class = class, .var = var, .nbytes = (nbytes + 63) / 64 * 64, .first = -1, .last = -1, .name = name};
+  vec_push(l->arena, &l->buffers, b);
+  return l->buffers.n - 1;
+}
+
+static size_t node_bytes(const Node *x) { return (size_t)shape_size(&x->shape) * dtype_size(x->dtype); }
+
+static int var_buffer(Lower *l, const char *name) {
+  int v = graph_find_var(l->g, name);
+  const Var *var = &l->g->vars.at[v];
+  if (l->var_buffer[v] < 0)
+    l->var_buffer[v] = lower_buffer(l, BUFFER_VAR, v, (size_t)shape_size(&var->shape) * dtype_size(var->dtype), var->name);
+  return l->var_buffer[v];
+}
+
+/* The buffer of a node that is a root of its own. */
+static int own_buffer(Lower *l, int node) {
+  const Node *x = graph_node(l->g, node);
+  if (x->op == OP_LOAD || x->op == OP_STORE) return var_buffer(l, x->name);
+  if (l->own[node] < 0)
+    l->own[node] = lower_buffer(l, x->op == OP_TABLE ? BUFFER_TABLE : BUFFER_TRANSIENT, node, node_bytes(x), op_table[x->op].name);
+  return l->own[node];
+}
+
+Place lower_place(Lower *l, int node) {
+  const Node *x = graph_node(l->g, node);
+  Place p = {0};
+  if (is_view(x)) {
+    Place from = lower_place(l, x->in[0]);
+    Layout layout = {.offset = from.offset}, out;
+    memcpy(layout.stride, from.stride, sizeof layout.stride);
+    bool ok = layout_view(l->g, x, &layout, &out);
+    CHECK(ok); /* legalise saw to it */
+    p.buffer = from.buffer;
+    p.offset = out.offset;
+    memcpy(p.stride, out.stride, sizeof p.stride);
+    return p;
+  }
+  const Target *t = &l->targets[node];
+  p.buffer = own_buffer(l, t->root >= 0 ? t->root : node);
+  if (t->root >= 0) {
+    p.offset = t->offset;
+    memcpy(p.stride, t->stride, sizeof p.stride);
+  } else {
+    strides_dense(&x->shape, p.stride);
+  }
+  return p;
+}
+
+static void touch(Lower *l, int buffer, int step) {
+  if (buffer < 0) return;
+  Buffer *b = &l->buffers.at[buffer];
+  if (b->first < 0) b->first = step;
+  b->last = step;
+}
+
+void lower_step(Lower *l, Step step) {
+  int at = l->steps.n;
+  for (int i = 0; i < step.nin; i++) touch(l, step.in[i].place.buffer, at);
+  for (int i = 0; i < step.nout; i++) touch(l, step.out[i].place.buffer, at);
+  touch(l, step.workspace, at);
+  vec_push(l->arena, &l->steps, step);
+}
+
+static StepArg arg_of(Lower *l, int node) {
+  const Node *x = graph_node(l->g, node);
+  return (StepArg){lower_place(l, node), x->shape, x->dtype};
+}
+
+static void swap(int64_t *a, int64_t *b) {
+  int64_t t = *a;
+  *a = *b;
+  *b = t;
+}
+
+static void transpose(StepArg *arg) {
+  swap(&arg->shape.dim[0], &arg->shape.dim[1]);
+  swap(&arg->place.stride[0], &arg->place.stride[1]);
+}
+
+static void add_workspace(Lower *l, Step *step) {
+  size_t nbytes = l->options->workspace ? l->options->workspace(l->options->self, step, l->g) : 0;
+  step->workspace = nbytes ? lower_buffer(l, BUFFER_TRANSIENT, -1, nbytes, "workspace") : -1;
+}
+
+/* Results of a big op: one, or those that RESULT nodes name; an unnamed one still needs a place. */
+static void big_results(Lower *l, int node, Step *step) {
+  const Node *x = graph_node(l->g, node);
+  int results = x->op == OP_ATTENTION ? 2 : x->op == OP_ATTENTION_GRAD ? 3 : 1;
+  step->nout = results;
+  step->out = arena_array(l->arena, StepArg, results);
+  if (results == 1) {
+    step->out[0] = arg_of(l, l->absorber[node] >= 0 ? l->absorber[node] : node);
+    return;
+  }
+  for (int i = node + 1; i < l->g->nodes.n && i <= node + 64; i++) {
+    const Node *r = graph_node(l->g, i);
+    if (r->op == OP_RESULT && r->in[0] == node && (l->live[i])) step->out[r->n[0]] = arg_of(l, i);
+  }
+  for (int i = 0; i < results; i++) {
+    if (step->out[i].shape.rank) continue;
+    CHECK(x->op == OP_ATTENTION && i == 1); /* lse, in evaluation */
+    Shape s = SHAPE(x->shape.dim[0], x->shape.dim[2], x->shape.dim[1]);
+    step->out[i] = (StepArg){{.buffer = lower_buffer(l, BUFFER_TRANSIENT, -1, (size_t)shape_size(&s) * 4, "lse")}, s, DT_F32};
+    strides_dense(&s, step->out[i].place.stride);
+  }
+}
+
+static void emit_big(Lower *l, int node) {
+  const Node *x = graph_node(l->g, node);
+  for (int k = 0; k < x->nin; k++) lower_require(l, x->in[k]);
+  Step step = {.kind = STEP_BIG, .node = node, .op = x->op, .f = x->f, .nin = x->nin, .workspace = -1, .collective = -1};
+  step.in = arena_array(l->arena, StepArg, x->nin);
+  for (int k = 0; k < x->nin; k++) step.in[k] = arg_of(l, x->in[k]);
+  if (x->op == OP_MATMUL)
+    for (int k = 0; k < 2; k++)
+      if (x->n[k]) transpose(&step.in[k]);
+  if (x->op == OP_ATTENTION || x->op == OP_ATTENTION_GRAD)
+    step.n[0] = x->n[0];
+  else
+    step.n[0] = l->absorber[node] >= 0; /* accumulate */
+  big_results(l, node, &step);
+  add_workspace(l, &step);
+  lower_step(l, step);
+}
+
+static void emit_collective(Lower *l, int node) {
+  const Node *x = graph_node(l->g, node);
+  lower_require(l, x->in[0]);
+  l->collective[node] = l->ncollectives++;
+  Step step = {.kind = STEP_COLLECTIVE_START, .node = node, .op = x->op, .n = {x->n[0], x->n[1]}, .nin = 1, .nout = 1};
+  step.collective = l->collective[node];
+  step.in = arena_array(l->arena, StepArg, 1);
+  step.out = arena_array(l->arena, StepArg, 1);
+  step.in[0] = arg_of(l, x->in[0]);
+  step.out[0] = arg_of(l, node);
+  add_workspace(l, &step);
+  lower_step(l, step);
+}
+
+static void wait_for(Lower *l, int node) {
+  if (l->waited[node]) return;
+  l->waited[node] = true;
+  for (int i = l->steps.n - 1; i >= 0; i--)
+    if (l->steps.at[i].kind == STEP_COLLECTIVE_START && l->steps.at[i].node == node) {
+      Step step = l->steps.at[i];
+      step.kind = STEP_COLLECTIVE_WAIT;
+      lower_step(l, step);
+      return;
+    }
+  CHECK(!"a collective that was started");
+}
+
+static void emit(Lower *l, int node) {
+  const Node *x = graph_node(l->g, node);
+  if (l->emitted[node]) return;
+  l->emitted[node] = true;
+  OpKind kind = op_table[x->op].kind;
+  if (l->targets[node].absorbed) {
+    lower_require(l, x->in[0]);
+    emit(l, x->in[1]);
+  } else if (l->grouping->group[node] >= 0) {
+    int group = l->grouping->group[node];
+    if (l->group_emitted[group]) return;
+    l->group_emitted[group] = true;
+    lower_kernel(l, group);
+  } else if (kind == KIND_BIG) {
+    emit_big(l, node);
+  } else if (kind == KIND_COLLECTIVE) {
+    emit_collective(l, node);
+  } else {
+    for (int k = 0; k < x->nin; k++) emit(l, x->in[k]); /* views, results, stores: nothing of their own */
+  }
+}
+
+void lower_require(Lower *l, int node) {
+  const Node *x = graph_node(l->g, node);
+  emit(l, node);
+  if (op_table[x->op].kind == KIND_COLLECTIVE) wait_for(l, node);
+  if (op_table[x->op].kind == KIND_VIEW)
+    for (int k = 0; k < x->nin; k++) lower_require(l, x->in[k]);
+}
+
+static void find_live(Lower *l) {
+  for (int i = l->g->nodes.n - 1; i >= 0; i--) {
+    const Node *x = graph_node(l->g, i);
+    if (x->op == OP_STORE) l->live[i] = true;
+    for (int k = 0; k < x->nin && l->live[i]; k++) l->live[x->in[k]] = true;
+  }
+}
+
+/* Which values of kernels somebody wants from memory: users outside the kernel, and inside through views. */
+static void find_in_memory(Lower *l) {
+  for (int i = 0; i < l->g->nodes.n; i++) {
+    const Node *x = graph_node(l->g, i);
+    if (!l->live[i]) continue;
+    int group = l->grouping->group[i];
+    if (group >= 0) vec_push(l->arena, &l->members[group], i);
+    for (int k = 0; k < x->nin; k++) {
+      int from = x->in[k], inner = group >= 0 ? inner_operand(l->g, x, k) : -1;
+      if (inner >= 0 && l->grouping->group[inner] == group) continue;
+      while (is_view(graph_node(l->g, from))) from = graph_node(l->g, from)->in[0];
+      l->in_memory[from] = true;
+    }
+  }
+}
+
+/* --- checks: in-place writes to Vars must not be seen by whoever wants the old value ----------------------------------------- */
+
+static void extent(const StepArg *arg, int64_t *lo, int64_t *hi) {
+  *lo = *hi = arg->place.offset;
+  for (int i = 0; i < arg->shape.rank; i++) *hi += (arg->shape.dim[i] - 1) * arg->place.stride[i];
+}
+
+static bool overlap(const StepArg *a, const StepArg *b) {
+  int64_t alo, ahi, blo, bhi;
+  if (a->place.buffer != b->place.buffer) return false;
+  extent(a, &alo, &ahi);
+  extent(b, &blo, &bhi);
+  return alo <= bhi && blo <= ahi;
+}
+
+static void check_hazards(const Lower *l) {
+  for (int w = 0; w < l->steps.n; w++) {
+    const Step *writer = &l->steps.at[w];
+    for (int o = 0; o < writer->nout; o++) {
+      const Buffer *b = &l->buffers.at[writer->out[o].place.buffer];
+      if (b->class != BUFFER_VAR || writer->kind == STEP_COLLECTIVE_WAIT) continue;
+      for (int r = w + 1; r <= b->last; r++)
+        for (int i = 0; i < l->steps.at[r].nin; i++)
+          if (l->steps.at[r].kind != STEP_COLLECTIVE_START && l->steps.at[r].kind != STEP_COLLECTIVE_WAIT)
+            CHECK(!overlap(&writer->out[o], &l->steps.at[r].in[i]));
+    }
+  }
+}
+
+static int *minus_ones(Arena *arena, int n) {
+  int *at = arena_array(arena, int, n);
+  memset(at, -1, sizeof *at * (size_t)n);
+  return at;
+}
+
+Program *fuse_lower(const Graph *g, Arena *arena, const Target *targets, const Grouping *grouping, const FuseOptions *options) {
+  int n = g->nodes.n;
+  Lower l = {.g = g, .arena = arena, .targets = targets, .grouping = grouping, .options = options};
+  l.live = arena_array(arena, bool, n);
+  l.emitted = arena_array(arena, bool, n);
+  l.waited = arena_array(arena, bool, n);
+  l.in_memory = arena_array(arena, bool, n);
+  l.group_emitted = arena_array(arena, bool, grouping->n);
+  l.members = arena_array(arena, Ints, grouping->n);
+  l.value = minus_ones(arena, n);
+  l.own = minus_ones(arena, n);
+  l.absorber = minus_ones(arena, n);
+  l.collective = minus_ones(arena, n);
+  l.var_buffer = minus_ones(arena, g->vars.n);
+  find_live(&l);
+  find_in_memory(&l);
+  for (int i = 0; i < n; i++)
+    if (targets[i].absorbed) l.absorber[graph_node(g, i)->in[1]] = i;
+  for (int i = 0; i < n; i++) {
+    int group = grouping->group[i];
+    bool later = (group >= 0 && l.members[group].n && i != l.members[group].at[l.members[group].n - 1]) || l.absorber[i] >= 0;
+    if (l.live[i] && !later) emit(&l, i);
+  }
+  for (int i = 0; i < n; i++)
+    if (l.collective[i] >= 0) wait_for(&l, i);
+  check_hazards(&l);
+  Program *p = arena_new(arena, Program);
+  *p = (Program){.arena = arena, .graph = g, .nsteps = l.steps.n, .nbuffers = l.buffers.n, .ncollectives = l.ncollectives};
+  p->steps = l.steps.at;
+  p->buffers = l.buffers.at;
+  return p;
+}
+
+Program *fuse_program(Arena *arena, const Graph *g, const FuseOptions *options) {
+  const Graph *legal = fuse_legalise(g, arena);
+  const Target *targets = fuse_targets(legal, arena);
+  Grouping grouping = fuse_group(legal, arena, targets, options->unfused);
+  if (!options->unfused) {
+    legal = fuse_rematerialise(legal, arena, &grouping);
+    targets = fuse_targets(legal, arena);
+    grouping = fuse_group(legal, arena, targets, false);
+  }
+  Program *p = fuse_lower(legal, arena, targets, &grouping, options);
+  if (!options->unfused) fuse_share(p);
+  plan_memory(p);
+  return p;
+}
