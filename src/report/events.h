@@ -1,0 +1,35 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* What happens in a run and is told twice: as a line (lines.h) and as a metrics object (metrics.h). */
+#ifndef REPORT_EVENTS_H
+#define REPORT_EVENTS_H
+
+#include <stdint.h>
+
+/* Step N: N updates are done, in this run's whole life.  NaN, or 0 for what is never 0, is unknown. */
+typedef struct StepEvent {
+  int64_t step;
+  int64_t tokens;      /* consumed by the run so far, this step's included */
+  int64_t step_tokens; /* of this step, whole job */
+  double loss;         /* mean over the step's tokens, nats */
+  double grad_norm;    /* before clipping */
+  double lr;
+  double seconds;    /* wall time of this step */
+  double memory_gib; /* peak so far: device memory, or the process's on a CPU */
+} StepEvent;
+
+typedef struct EvalEvent {
+  int64_t step;
+  const char *name; /* of the data set */
+  double loss;      /* nats a token */
+  double bits_per_byte;
+  int64_t tokens;
+  double seconds;
+} EvalEvent;
+
+typedef struct SaveEvent {
+  int64_t step;
+  double bytes, seconds;
+  double stalled; /* seconds for which training stood still */
+} SaveEvent;
+
+#endif

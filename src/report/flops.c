@@ -1,0 +1,20 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include "src/report/flops.h"
+
+#include <math.h>
+
+Flops flops_per_token(const FlopsShape *s) {
+  double products = 6 * (double)(s->parameters - s->embedding_parameters);
+  double attention = 6 * (double)s->layers * (double)s->heads * (double)s->head_dim * (double)s->seq_len;
+  return (Flops){.causal = products + attention, .full = products + 2 * attention};
+}
+
+double speed_tokens(double tokens, double seconds) { return seconds > 0 && tokens > 0 ? tokens / seconds : NAN; }
+
+double speed_flops(const Speed *speed, double flops_per_token, double tokens_per_s) {
+  return flops_per_token > 0 && speed->devices > 0 ? flops_per_token * tokens_per_s / speed->devices : NAN;
+}
+
+double speed_mfu(const Speed *speed, double flops_per_token, double tokens_per_s) {
+  return speed->peak > 0 ? speed_flops(speed, flops_per_token, tokens_per_s) / speed->peak : NAN;
+}

@@ -1,0 +1,31 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* metrics.jsonl, a JSON object a line, and a TensorBoard event file beside it; rank 0 has both.
+ *
+ *   {"type":"step","step":1,"tokens":…,"loss":…,"grad_norm":…,"lr":…,"seconds":…,"tokens_per_second":…,"mfu_causal":…,
+ *    "mfu_full":…,"memory_gib":…,"time":…}
+ *   {"type":"eval","step":…,"name":…,"loss":…,"bits_per_byte":…,"tokens":…,"seconds":…,"time":…}
+ *   {"type":"save","step":…,"bytes":…,"seconds":…,"stalled_seconds":…,"time":…}
+ *
+ * Numbers are the shortest that read back as the same double; what is unknown or not finite is null.  time is in seconds
+ * since 1970.  A step stands once in the file whatever the number of attempts: a resumed run cuts what lies behind its
+ * checkpoint, and what a checkpoint needs is on disk before it is committed if metrics_sync is called in between. */
+#ifndef REPORT_METRICS_H
+#define REPORT_METRICS_H
+
+#include "src/base/fail.h"
+#include "src/report/events.h"
+#include "src/report/flops.h"
+
+typedef struct Metrics Metrics;
+
+/* step: the updates done already, 0 for a fresh run.  Objects of later steps leave folder/metrics.jsonl for cut_path (created
+ * only if there are any; NULL: dropped), in one rename; a last line without its end is dropped. */
+Metrics *metrics_open(const char *folder, int64_t step, const char *cut_path);
+void metrics_close(Metrics *metrics); /* NULL is fine */
+
+void metrics_step(Metrics *metrics, const Speed *speed, const StepEvent *event);
+void metrics_eval(Metrics *metrics, const EvalEvent *event);
+void metrics_save(Metrics *metrics, const SaveEvent *event);
+bool metrics_sync(Metrics *metrics, Why *why); /* all of it is on disk */
+
+#endif
