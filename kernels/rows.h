@@ -49,4 +49,9 @@ const char *cblas_library(void);
 size_t own_matmul_workspace(const BigCall *call);
 void own_matmul_text(const BigCall *call, const char *symbol, Text *source);
 
+size_t flash_attention_workspace(const BigCall *call);
+void flash_attention_text(const BigCall *call, const char *symbol, Text *source);
+size_t flash_attention_grad_workspace(const BigCall *call);
+void flash_attention_grad_text(const BigCall *call, const char *symbol, Text *source);
+
 #endif

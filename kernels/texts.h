@@ -7,5 +7,7 @@ extern const char text_big[];
 extern const char text_prelude[];
 extern const char text_matmul[];
 extern const char text_attention[];
+extern const char text_attention_grad[];
+extern const char text_attention_tiles[];
 
 #endif

@@ -123,8 +123,8 @@ static void attention_time(int64_t B, int64_t S, int64_t H, int64_t G, int64_t D
   start.at = forward.in[3].at = grad.in[6].at = NULL;
   snprintf(what, sizeof what, "B%lld S%lld H%lld G%lld D%lld: forward", (long long)B, (long long)S, (long long)H, (long long)G,
            (long long)D);
-  forward.in[3].at = dev_alloc(dev, (size_t)(B * S) * sizeof(int32_t) + 4, "start");
-  grad.in[6].at = dev_alloc(dev, (size_t)(B * S) * sizeof(int32_t) + 4, "start");
+  forward.in[3].at = dev_alloc(dev, (size_t)(B * S) * sizeof(int32_t), "start");
+  grad.in[6].at = dev_alloc(dev, (size_t)(B * S) * sizeof(int32_t), "start");
   call_time("attention", &forward, what, flops);
   call_time("attention_grad", &grad, "  backward", 2.5 * flops);
 }
