@@ -104,7 +104,8 @@ typedef struct Step {
 
 typedef struct Program {
   Arena *arena;
-  const Graph *graph; /* what it was lowered from; Vars by index */
+  const Graph *graph;  /* what it was lowered from; Vars by index */
+  const Graph *source; /* before fusion: the same function for the interpreter; same Vars */
   int nsteps, nbuffers, ncollectives;
   Step *steps;
   Buffer *buffers;

@@ -1,0 +1,114 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* Kernels by content: two steps whose texts are the same share one function, named after the text's hash. */
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "src/base/hash.h"
+#include "src/exec/private.h"
+#include "src/gen/gen.h"
+
+typedef struct Function {
+  const char *symbol, *text;
+} Function;
+
+struct Code {
+  Arena *arena;
+  VEC(Function) functions;
+};
+
+enum { UNITS_MOST = 8 }; /* translation units: as many compilers may run at once */
+
+Code *code_open(Arena *arena) {
+  Code *code = arena_new(arena, Code);
+  code->arena = arena;
+  return code;
+}
+
+int code_count(const Code *code) { return code->functions.n; }
+
+typedef void Writer(const void *self, const char *symbol, Text *text);
+
+static const char *add(Code *code, const char *prefix, Writer *write, const void *self) {
+  Text text = {0};
+  write(self, "symbol", &text); /* the text but for its name, to name it by */
+  Sha256 sha;
+  sha256_init(&sha);
+  sha256_add(&sha, text.at, text.n);
+  const char *symbol = arena_printf(code->arena, "%s_%016llx", prefix, (unsigned long long)sha256_u64(&sha));
+  text_close(&text);
+  for (int i = 0; i < code->functions.n; i++)
+    if (!strcmp(code->functions.at[i].symbol, symbol)) return code->functions.at[i].symbol;
+  write(self, symbol, &text);
+  vec_push(code->arena, &code->functions, (Function){symbol, arena_strdup(code->arena, text.at)});
+  text_close(&text);
+  return symbol;
+}
+
+static void write_kernel(const void *self, const char *symbol, Text *text) { gen_c(self, symbol, text); }
+
+const char *code_kernel(Code *code, const Kernel *kernel) { return add(code, "k", write_kernel, kernel); }
+
+typedef struct BigText {
+  const BigImpl *row;
+  const BigCall *call;
+} BigText;
+
+static void write_big(const void *self, const char *symbol, Text *text) {
+  const BigText *big = self;
+  big->row->text(big->call, symbol, text);
+}
+
+const char *code_big(Code *code, const BigImpl *row, const BigCall *call) {
+  return add(code, row->op, write_big, &(BigText){row, call});
+}
+
+static int longest_first(const void *a, const void *b) {
+  size_t x = strlen(((const Function *)a)->text), y = strlen(((const Function *)b)->text);
+  if (x != y) return x < y ? 1 : -1;
+  return strcmp(((const Function *)a)->symbol, ((const Function *)b)->symbol);
+}
+
+/* Deals the functions out to translation units of about the same length. */
+static int deal(Code *code, Text units[UNITS_MOST], int most) {
+  int n = code->functions.n < most ? code->functions.n : most;
+  qsort(code->functions.at, (size_t)code->functions.n, sizeof(Function), longest_first);
+  for (int i = 0; i < code->functions.n; i++) {
+    int shortest = 0;
+    for (int u = 1; u < n; u++)
+      if (units[u].n < units[shortest].n) shortest = u;
+    if (!units[shortest].n) text_printf(&units[shortest], "%s\n", kernels_prelude());
+    text_printf(&units[shortest], "%s\n", code->functions.at[i].text);
+  }
+  return n;
+}
+
+/* A rank builds, all load: no rank ever asks a shared file system for what another has. */
+DevModule *code_load(Code *code, Dev *dev, Comm *comm, bool *hit) {
+  void *image = NULL;
+  uint64_t nbytes = 0;
+  char reason[1024] = "";
+  if (comm_rank(comm) == 0) {
+    Text units[UNITS_MOST] = {{0}};
+    const char *texts[UNITS_MOST];
+    int n = deal(code, units, UNITS_MOST); /* the same units on any number of threads: one cache for all */
+    for (int u = 0; u < n; u++) texts[u] = units[u].at;
+    size_t size = 0;
+    Why why;
+    if (dev_try_build(dev, texts, n, &image, &size, hit, &why))
+      nbytes = size;
+    else
+      snprintf(reason, sizeof reason, "%s", why.text);
+    for (int u = 0; u < n; u++) text_close(&units[u]);
+  }
+  comm_broadcast(comm, &nbytes, sizeof nbytes, 0);
+  if (!nbytes) {
+    comm_broadcast(comm, reason, sizeof reason, 0);
+    fail(FAIL_MACHINE, "%s", reason);
+  }
+  if (comm_rank(comm) != 0) image = xmalloc(nbytes);
+  comm_broadcast(comm, image, nbytes, 0);
+  DevModule *module = dev_load(dev, image, nbytes);
+  free(image);
+  return module;
+}

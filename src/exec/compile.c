@@ -1,0 +1,70 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* The pipeline from a graph to a program: one place, in order.  Pure. */
+#include <string.h>
+
+#include "kernels/kernels.h"
+#include "src/exec/exec.h"
+#include "src/exec/private.h"
+
+const char *const compile_stages[] = {"model", "recompute", "shard", "simplify", "accumulate", "schedule", "fuse", NULL};
+
+BigCall big_call(const Step *step, int threads) {
+  BigCall call = {.n = {step->n[0], step->n[1]}, .f = step->f, .threads = threads};
+  for (int i = 0; i < step->nin + step->nout; i++) {
+    const StepArg *arg = i < step->nin ? &step->in[i] : &step->out[i - step->nin];
+    BigView *view = i < step->nin ? &call.in[i] : &call.out[i - step->nin];
+    view->rank = arg->shape.rank;
+    memcpy(view->dim, arg->shape.dim, sizeof view->dim);
+    memcpy(view->stride, arg->place.stride, sizeof view->stride);
+  }
+  return call;
+}
+
+const BigImpl *big_choose(const Step *step, const BigCall *call, const Choices *choices) {
+  return kernels_choose(op_table[step->op].name, call, step->op == OP_MATMUL ? choices->matmul : NULL);
+}
+
+CommKind collective_kind(Op op) {
+  CHECK(op == OP_ALL_GATHER || op == OP_REDUCE_SCATTER || op == OP_ALL_REDUCE);
+  return op == OP_ALL_GATHER ? COMM_ALL_GATHER : op == OP_REDUCE_SCATTER ? COMM_REDUCE_SCATTER : COMM_ALL_REDUCE;
+}
+
+/* comm.h counts a rank's part for gathers and scatters. */
+int64_t collective_count(const Step *step) {
+  return shape_size(step->op == OP_REDUCE_SCATTER ? &step->out[0].shape : &step->in[0].shape);
+}
+
+static size_t workspace(void *self, const Step *step, const Graph *g) {
+  (void)g;
+  const Choices *choices = self;
+  if (step->kind == STEP_COLLECTIVE_START)
+    return comm_workspace(collective_kind(step->op), collective_count(step), step->in[0].dtype, (int)step->n[1]);
+  BigCall call = big_call(step, choices->threads);
+  const BigImpl *row = big_choose(step, &call, choices);
+  return row->workspace ? row->workspace(&call) : 0;
+}
+
+static const Graph *stage(const Graph *g, const char *name, const CompileWatch *watch) {
+  graph_check(g, name);
+  if (watch && watch->graph) watch->graph(watch->self, name, g);
+  return g;
+}
+
+Program *compile(Arena *arena, const Graph *g, const StateTable *table, const Choices *choices, bool first, bool last,
+                 const CompileWatch *watch) {
+  stage(g, "model", watch);
+  g = graph_simplify(g, arena);
+  if (choices->recompute_block) g = pass_recompute_block(g, arena);
+  stage(g, "recompute", watch);
+  ShardOptions shard = {.axis = MESH_DP_SHARD, .whole = choices->whole, .first = first, .last = last};
+  g = stage(pass_shard(g, arena, table, &shard), "shard", watch);
+  g = stage(graph_simplify(g, arena), "simplify", watch);
+  g = stage(pass_accumulate(g, arena), "accumulate", watch);
+  g = stage(pass_schedule(g, arena, choices->units_alive), "schedule", watch);
+  FuseOptions fuse = {.unfused = choices->unfused, .workspace = workspace, .self = (void *)choices};
+  Program *program = fuse_program(arena, g, &fuse);
+  graph_check(program->graph, "fuse");
+  program->source = g;
+  if (watch && watch->program) watch->program(watch->self, "fuse", program);
+  return program;
+}
