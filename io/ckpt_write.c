@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Saving, in stages after each of which all ranks agree whether to go on:
- *   rank 0 makes step-N.tmp/ and in it the file with all datasets, allocated but not filled, and reserves the disk's space;
+ *   rank 0 makes step-N.tmp/ and in it the file with all datasets, allocated but not filled;
  *   all open it through MPI-IO, each writes its pieces by itself and hashes them as it does, all flush and close;
  *   rank 0 joins the hashes, writes the manifest, flushes everything and renames.
  * So the metadata is one process's, and no write waits for another rank. */
@@ -10,6 +10,8 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/mman.h>
+#include <sys/resource.h>
 #include <sys/stat.h>
 #include <unistd.h>
 
@@ -43,11 +45,10 @@ static bool all_agree(Writer *w, bool ok) { return !comm_any_reason(w->comm, !ok
 
 /* --- rank 0: an empty file with everything in its place ----------------------------------------------------------------- */
 
-static hid_t file_access(Comm *comm) {
+static hid_t file_access(void) {
   hid_t access = H5Pcreate(H5P_FILE_ACCESS);
   CHECK(access >= 0 && H5Pset_alignment(access, ALIGNMENT, ALIGNMENT) >= 0);
-  const void *mpi = comm ? comm_mpi(comm) : NULL;
-  CHECK(!mpi || H5Pset_fapl_mpio(access, *(const MPI_Comm *)mpi, MPI_INFO_NULL) >= 0);
+  CHECK(H5Pset_sieve_buf_size(access, 0) >= 0); /* what is written is written now, and its error this call's */
   return access;
 }
 
@@ -106,17 +107,6 @@ static bool create_all(const Writer *w, hid_t file) {
   return ok || h5_why(w->why, w->file);
 }
 
-/* Asks for the space at once, where the file system can; a disk too full is known before anything is written to it. */
-static bool reserve(const Writer *w) {
-  struct stat info;
-  int fd = open(w->file, O_WRONLY | O_CLOEXEC);
-  if (fd < 0) return why_not(w->why, "%s: %s", w->file, strerror(errno));
-  int error = fstat(fd, &info) || fallocate(fd, 0, 0, info.st_size) ? errno : 0;
-  close(fd);
-  if (error != ENOSPC && error != EFBIG && error != EDQUOT) return true;
-  return why_not(w->why, "%s: no room for its %.3g GB: %s", w->file, (double)info.st_size * 1e-9, strerror(error));
-}
-
 /* What a job that died in a save left behind, of this step or any other. */
 static void remove_remains(const Writer *w) {
   DIR *dir = opendir(w->save->folder);
@@ -128,16 +118,68 @@ static void remove_remains(const Writer *w) {
   closedir(dir);
 }
 
+/* The empty file at `from` (sparse, in memory) is copied to its place, where all of its space is asked for at once if the file
+ * system can do that: a disk too full is known before the tensors are written to it. */
+static bool copy_sparse(int from, int to, int64_t nbytes) {
+  char part[65536];
+  if (ftruncate(to, nbytes)) return false;
+  if (fallocate(to, 0, 0, nbytes) && (errno == ENOSPC || errno == EFBIG || errno == EDQUOT)) return false;
+  for (int64_t at = 0; at < nbytes;) {
+    int64_t data = lseek(from, at, SEEK_DATA), hole = data < 0 ? -1 : lseek(from, data, SEEK_HOLE);
+    if (data < 0) return errno == ENXIO; /* a hole to the end */
+    for (at = data; at < hole;) {
+      size_t n = hole - at < (int64_t)sizeof part ? (size_t)(hole - at) : sizeof part;
+      if (!fd_read_at(from, part, n, at) || !fd_write_at(to, part, n, at)) return false;
+      at += (int64_t)n;
+    }
+  }
+  return true;
+}
+
+static bool place_file(const Writer *w, int memory) {
+  struct stat info;
+  int fd = open(w->file, O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC, 0666);
+  bool ok = fd >= 0 && !fstat(memory, &info) && copy_sparse(memory, fd, info.st_size);
+  int error = errno;
+  if (fd >= 0) close(fd);
+  if (ok) return true;
+  return why_not(w->why, "%s: cannot be made: %s", w->file, strerror(error));
+}
+
+/* A limit on file sizes holds for files in memory too. */
+static bool check_limit(const Writer *w) {
+  struct rlimit limit;
+  uint64_t most = 1 << 20;
+  for (int i = 0; i < w->save->n_tensors; i++) {
+    const CkptTensor *t = &w->save->tensors[i];
+    uint64_t n = dtype_size(t->dtype);
+    for (int k = 0; k < t->rank; k++) n *= (uint64_t)t->shape[k];
+    most += n + (n >= ALIGNMENT ? ALIGNMENT : 0) + 4096;
+  }
+  for (int i = 0; i < w->save->n_texts; i++) most += strlen(w->save->texts[i].text) + 4096;
+  if (getrlimit(RLIMIT_FSIZE, &limit) || limit.rlim_cur == RLIM_INFINITY || most <= limit.rlim_cur) return true;
+  return why_not(w->why, "%s: %s: %.3g MB, the limit (ulimit -f) is %.3g MB", w->file, strerror(EFBIG), (double)most * 1e-6,
+                 (double)limit.rlim_cur * 1e-6);
+}
+
+/* HDF5 makes the file in memory, since after a metadata write that failed it can neither close the file nor end in peace. */
 static bool make_file(const Writer *w) {
+  char path[64];
   if (!try_folder_make(w->save->folder, w->why)) return false;
   remove_remains(w);
-  if (!try_folder_make(w->aside, w->why)) return false;
-  hid_t access = file_access(NULL), file = H5Fcreate(w->file, H5F_ACC_EXCL, H5P_DEFAULT, access);
+  if (!try_folder_make(w->aside, w->why) || !check_limit(w)) return false;
+  int memory = memfd_create(CKPT_FILE, MFD_CLOEXEC);
+  if (memory < 0) return why_not(w->why, "memfd_create: %s", strerror(errno));
+  snprintf(path, sizeof path, "/proc/self/fd/%d", memory);
+  hid_t access = file_access();
+  CHECK(H5Pset_fapl_stdio(access) >= 0); /* the other drivers want a real path */
+  hid_t file = H5Fcreate(path, H5F_ACC_TRUNC, H5P_DEFAULT, access);
   H5Pclose(access);
-  if (file < 0) return h5_why(w->why, w->file);
-  bool ok = create_all(w, file);
-  if (H5Fclose(file) < 0 && ok) ok = h5_why(w->why, w->file);
-  return ok && reserve(w);
+  bool ok = file >= 0 ? create_all(w, file) : h5_why(w->why, w->file);
+  if (file >= 0 && H5Fclose(file) < 0 && ok) ok = h5_why(w->why, w->file);
+  ok = ok && place_file(w, memory);
+  close(memory);
+  return ok;
 }
 
 /* --- all ranks: the pieces ---------------------------------------------------------------------------------------------- */
@@ -167,10 +209,12 @@ static bool write_tensor(Writer *w, hid_t file, int tensor) {
   if (!t->n_pieces) return true;
   hid_t dataset = H5Dopen2(file, t->path, H5P_DEFAULT), space = dataset < 0 ? -1 : H5Dget_space(dataset);
   bool ok = space >= 0;
+  errno = 0;
   for (int k = 0; ok && k < t->n_pieces; k++)
     if (t->pieces[k].n) ok = write_piece(w, dataset, space, tensor, &t->pieces[k]);
-  char what[512];
-  snprintf(what, sizeof what, "%.300s: %.200s", w->file, t->path);
+  char what[640];
+  /* MPI-IO reports a write that fell short without saying why; the system's last error does */
+  snprintf(what, sizeof what, "%.300s: %.200s%s%.60s", w->file, t->path, errno ? ": " : "", errno ? strerror(errno) : "");
   if (!ok) h5_why(w->why, what);
   if (space >= 0) H5Sclose(space);
   if (dataset >= 0 && H5Dclose(dataset) < 0 && ok) ok = h5_why(w->why, what);
@@ -178,7 +222,10 @@ static bool write_tensor(Writer *w, hid_t file, int tensor) {
 }
 
 static bool write_pieces(Writer *w) {
-  hid_t access = file_access(w->comm), file = H5Fopen(w->file, H5F_ACC_RDWR, access);
+  const void *mpi = comm_mpi(w->comm);
+  hid_t access = file_access();
+  CHECK(!mpi || H5Pset_fapl_mpio(access, *(const MPI_Comm *)mpi, MPI_INFO_NULL) >= 0);
+  hid_t file = H5Fopen(w->file, H5F_ACC_RDWR, access);
   H5Pclose(access);
   bool ok = file >= 0 || h5_why(w->why, w->file);
   if (!all_agree(w, ok)) {

@@ -7,44 +7,47 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "src/base/text.h"
-
 _Static_assert(__BYTE_ORDER__ == __ORDER_LITTLE_ENDIAN__, "checksums are of the bytes in memory");
+
+/* The first failure's words since h5_start or h5_why; whatever fails while cleaning up after it is of no interest. */
+static _Thread_local char words[512];
+
+/* The two innermost descriptions; of a file driver's long list only the system's words. */
+static herr_t add_words(unsigned depth, const H5E_error2_t *error, void *unused) {
+  static const char mark[] = "error message = '";
+  const char *text = error->desc ? error->desc : "", *from = strstr(text, mark);
+  size_t n = strlen(words), length = strlen(text);
+  (void)unused;
+  if (depth > 1 || !length) return 0;
+  if (from) {
+    text = from + strlen(mark);
+    length = strcspn(text, "'");
+  }
+  snprintf(words + n, sizeof words - n, "%s%.*s", n ? "; " : "", length < 200 ? (int)length : 200, text);
+  return 0;
+}
+
+static herr_t keep_words(hid_t stack, void *unused) {
+  if (!*words) H5Ewalk2(stack, H5E_WALK_UPWARD, add_words, unused);
+  return 0;
+}
 
 static void start(void) {
   setenv("HDF5_USE_FILE_LOCKING", "FALSE", 0);
   struct sigaction now;
   if (!sigaction(SIGXFSZ, NULL, &now) && now.sa_handler == SIG_DFL) signal(SIGXFSZ, SIG_IGN);
-  CHECK(H5open() >= 0 && H5Eset_auto2(H5E_DEFAULT, NULL, NULL) >= 0);
+  CHECK(H5open() >= 0 && H5Eset_auto2(H5E_DEFAULT, keep_words, NULL) >= 0);
 }
 
 void h5_start(void) {
   static pthread_once_t once = PTHREAD_ONCE_INIT;
   pthread_once(&once, start);
-}
-
-/* The two innermost descriptions; of the file driver's long lists only the system's words. */
-static herr_t take_words(unsigned depth, const H5E_error2_t *error, void *argument) {
-  static const char mark[] = "error message = '";
-  Text *text = argument;
-  const char *words = error->desc ? error->desc : "", *from = strstr(words, mark);
-  if (depth > 1 || !*words) return 0;
-  if (text->n) text_printf(text, "; ");
-  if (from) {
-    from += strlen(mark);
-    text_add(text, from, strcspn(from, "'"));
-  } else {
-    text_printf(text, "%.200s", words);
-  }
-  return 0;
+  *words = 0;
 }
 
 bool h5_why(Why *why, const char *what) {
-  Text text = {0};
-  text_add(&text, "", 0);
-  H5Ewalk2(H5E_DEFAULT, H5E_WALK_UPWARD, take_words, &text);
-  why_not(why, "%s: %s", what, text.n ? text.at : "HDF5 gives no reason");
-  text_close(&text);
+  why_not(why, "%s: %s", what, *words ? words : "HDF5 gives no reason");
+  *words = 0;
   return false;
 }
 

@@ -8,11 +8,11 @@
 #include "src/base/dtype.h"
 #include "src/base/fail.h"
 
-/* Before the first call of HDF5: no file locks unless the user's HDF5_USE_FILE_LOCKING says so (parallel file systems refuse
+/* Before anything with HDF5: no file locks unless the user's HDF5_USE_FILE_LOCKING says so (parallel file systems refuse
  * them), no printing, and a write beyond the file size limit is an error, not a signal. */
 void h5_start(void);
 
-/* "what: " and the innermost words of the library's last error.  Returns false. */
+/* "what: " and the innermost words of the first failure since h5_start or the last h5_why.  Returns false. */
 bool h5_why(Why *why, const char *what);
 
 hid_t h5_type(DType dtype); /* little-endian in the file, and so in memory */

@@ -1,0 +1,270 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* Checkpoints of one process that knows no MPI: damage, full disks, sudden death. */
+#include <errno.h>
+#include <hdf5.h>
+#include <signal.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/mount.h>
+#include <sys/stat.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include "io/h5.h"
+#include "src/base/file.h"
+#include "test/check.h"
+#include "test/mpi/ckpt_case.h"
+
+static Comm *comm;
+
+BEFORE_ALL { comm = comm_self(); }
+AFTER_ALL { comm_close(comm); }
+
+static const char *in_folder(const char *name) {
+  static char path[4][4200];
+  static int turn;
+  turn = (turn + 1) % 4;
+  snprintf(path[turn], sizeof path[turn], "%s/%s", check_folder(), name);
+  return path[turn];
+}
+
+static void save(int64_t step) {
+  Why why;
+  if (!case_save(comm, check_folder(), step, &why)) check_failed(__FILE__, __LINE__, "%s", why.text);
+}
+
+static Ckpt *open_step(const char *name) {
+  Why why;
+  Ckpt *c = try_ckpt_open(in_folder(name), &why);
+  if (!c) check_failed(__FILE__, __LINE__, "%s", why.text);
+  return c;
+}
+
+/* The reason for which the step is refused, at opening or verifying; "" when it is good. */
+static const char *refusal(const char *name) {
+  static Why why;
+  why.text[0] = 0;
+  Ckpt *c = try_ckpt_open(in_folder(name), &why);
+  if (c) try_ckpt_verify(c, 0, 1, &why);
+  ckpt_close(c);
+  return why.text;
+}
+
+TEST(what_is_saved_loads_and_verifies) {
+  save(12);
+  Ckpt *c = open_step("step-00000012");
+  Why why;
+  EXPECT(try_ckpt_verify(c, 0, 1, &why) && case_holds_all(c, 12) && ckpt_n(c) == CKPT_CASES + 2);
+  const CkptEntry *e = ckpt_find(c, "/optim/m/deep");
+  EXPECT(e && e->dtype == DT_F32 && e->rank == 4 && e->shape[2] == 3 && e->n == 12 && !ckpt_find(c, "/optim/x"));
+  float x[2];
+  EXPECT_FAIL(FAIL_INPUT, "/state/counts is not f32", ckpt_read(c, "/state/counts", DT_F32, 0, 1, x));
+  EXPECT_FAIL(FAIL_INPUT, "no dataset /model/none", ckpt_read(c, "/model/none", DT_F32, 0, 1, x));
+  EXPECT_FAIL(FAIL_BUG, "CHECK", ckpt_read(c, "/model/norm.weight", DT_F32, 12, 2, x));
+  ckpt_close(c);
+}
+
+TEST(pieces_that_do_not_cover_are_our_fault) {
+  float x[6] = {0};
+  CkptPiece gap[2] = {{0, 3, x}, {4, 2, x}}, twice[2] = {{0, 4, x}, {3, 3, x}}, part[1] = {{0, 5, x}};
+  CkptTensor t = {.path = "/model/x", .dtype = DT_F32, .rank = 1, .shape = {6}, .pieces = gap, .n_pieces = 2};
+  CkptSave s = {check_folder(), 1, &t, 1, NULL, 0, NULL, 0};
+  EXPECT_FAIL(FAIL_BUG, "CHECK", try_ckpt_write(comm, &s, NULL));
+  t.pieces = twice;
+  EXPECT_FAIL(FAIL_BUG, "CHECK", try_ckpt_write(comm, &s, NULL));
+  t.pieces = part, t.n_pieces = 1;
+  EXPECT_FAIL(FAIL_BUG, "CHECK", try_ckpt_write(comm, &s, NULL));
+}
+
+/* Every bit of data that is flipped is found; elsewhere in the file nothing worse than a refusal follows. */
+TEST(flipped_bits_are_found) {
+  save(1);
+  size_t n;
+  char *good = file_read(in_folder("step-00000001/model.h5"), &n), *bad = xmalloc(n);
+  Rng rng = rng_make(3, RNG_TEST, "flip", 0);
+  int found = 0;
+  CHECK(good);
+  for (uint64_t turn = 0; turn < 300; turn++) {
+    uint32_t w[4];
+    rng_words(&rng, turn, w);
+    size_t at = w[0] % n;
+    memcpy(bad, good, n);
+    bad[turn % 2 ? at : at % 20000] ^= (char)(1 << w[1] % 8);
+    CHECK(try_file_write(in_folder("step-00000001/model.h5"), bad, n, NULL));
+    pid_t child = fork(); /* a damaged file may break the library's end, which is then the child's */
+    if (!child) {
+      const char *why = refusal("step-00000001");
+      bool same = true;
+      if (!*why) {
+        Ckpt *c = try_ckpt_open(in_folder("step-00000001"), NULL);
+        same = case_holds_all(c, 1);
+      }
+      _exit(!same ? 2 : *why ? 1 : 0);
+    }
+    int status;
+    CHECK(waitpid(child, &status, 0) == child);
+    EXPECT(WIFEXITED(status) && WEXITSTATUS(status) < 2);
+    found += WEXITSTATUS(status);
+  }
+  EXPECT(found > 50);
+  free(good);
+  free(bad);
+}
+
+TEST(truncated_missing_and_foreign_files_are_refused_by_name) {
+  save(1);
+  struct stat info;
+  CHECK(!stat(in_folder("step-00000001/model.h5"), &info));
+  for (int part = 0; part < 8; part++) {
+    CHECK(!truncate(in_folder("step-00000001/model.h5"), info.st_size * part / 8));
+    EXPECT(strstr(refusal("step-00000001"), "model.h5: ") && strstr(refusal("step-00000001"), "manifest"));
+  }
+  CHECK(!truncate(in_folder("step-00000001/model.h5"), info.st_size)); /* zeros of the right length */
+  EXPECT(strstr(refusal("step-00000001"), "model.h5: "));
+  CHECK(!unlink(in_folder("step-00000001/model.h5")));
+  EXPECT(strstr(refusal("step-00000001"), "No such file"));
+}
+
+TEST(bad_manifests_are_refused_before_the_file_is_looked_at) {
+  save(1);
+  CHECK(!truncate(in_folder("step-00000001/model.h5"), 0));
+#define HEAD "{\"format\":\"hpctrain checkpoint\",\"version\":1,\"step\":1,\"facts\":{},\"files\":{\"model.h5\":0},\"datasets\":"
+  const struct {
+    const char *text, *words;
+  } bad[] = {
+      {"", "manifest.json:1"},
+      {"{", "manifest.json:1"},
+      {"[]", "not the manifest of a checkpoint"},
+      {"{\"format\":\"other\"}", "not the manifest of a checkpoint"},
+      {"{\"format\":\"hpctrain checkpoint\",\"version\":2}", "format version 2; this program reads version 1"},
+      {"{\"format\":\"hpctrain checkpoint\",\"version\":1}", "is missing"},
+      {"{\"format\":\"hpctrain checkpoint\",\"version\":1,\"step\":2,\"facts\":{},\"files\":{\"model.h5\":0},\"datasets\":{}}",
+       "says step 2"},
+      {HEAD "7}", "is missing"},
+      {HEAD "{\"/a\":{}}}", "dataset '/a': dtype, shape or crc32c is bad"},
+      {HEAD "{\"/a\":{\"dtype\":\"f32\",\"shape\":[-1],\"crc32c\":\"00000000\"}}}", "'/a': bad shape"},
+      {HEAD "{\"/a\":{\"dtype\":\"f32\",\"shape\":[4294967296,4294967296],\"crc32c\":\"00000000\"}}}", "'/a': bad shape"},
+      {HEAD "{\"/a\":{\"dtype\":\"f99\",\"shape\":[1],\"crc32c\":\"00000000\"}}}", "dtype f99 is not known"},
+      {HEAD "{\"/a\":{\"dtype\":\"f32\",\"shape\":[1],\"crc32c\":\"0000000g\"}}}", "crc32c is bad"},
+      {HEAD "{\"a\":{}}}", "bad name 'a'"},
+  };
+  for (size_t i = 0; i < sizeof bad / sizeof *bad; i++) {
+    CHECK(try_file_write(in_folder("step-00000001/manifest.json"), bad[i].text, strlen(bad[i].text), NULL));
+    if (!strstr(refusal("step-00000001"), bad[i].words))
+      check_failed(__FILE__, __LINE__, "%s: %s", bad[i].text, refusal("step-00000001"));
+  }
+}
+
+/* A dataset of the right name that lies in another file, or is not what the manifest says. */
+TEST(datasets_that_lead_elsewhere_are_refused) {
+  const char *names[] = {"external", "link", "chunked", "type", "shape"};
+  h5_start();
+  for (int kind = 0; kind < 5; kind++) {
+    CHECK(try_folder_make(in_folder("step-00000001"), NULL));
+    CHECK(try_file_write(in_folder("secret"), "sesame..", 8, NULL));
+    hid_t file = H5Fcreate(in_folder("step-00000001/model.h5"), H5F_ACC_TRUNC, H5P_DEFAULT, H5P_DEFAULT);
+    hid_t create = H5Pcreate(H5P_DATASET_CREATE), space = H5Screate_simple(1, (hsize_t[]){kind == 4 ? 3 : 2}, NULL);
+    if (kind == 0) CHECK(H5Pset_external(create, in_folder("secret"), 0, 8) >= 0);
+    if (kind == 1) CHECK(H5Lcreate_external(in_folder("other.h5"), "/x", file, "/x", H5P_DEFAULT, H5P_DEFAULT) >= 0);
+    if (kind == 2) CHECK(H5Pset_chunk(create, 1, (hsize_t[]){2}) >= 0);
+    hid_t where = kind == 1 ? H5Fcreate(in_folder("other.h5"), H5F_ACC_TRUNC, H5P_DEFAULT, H5P_DEFAULT) : file;
+    hid_t dataset = H5Dcreate2(where, "/x", kind == 3 ? H5T_STD_I32LE : H5T_IEEE_F32LE, space, 0, create, 0);
+    CHECK(dataset >= 0 && H5Dclose(dataset) >= 0 && H5Pclose(create) >= 0 && H5Sclose(space) >= 0);
+    CHECK((where == file || H5Fclose(where) >= 0) && H5Fclose(file) >= 0);
+    struct stat info;
+    char text[300];
+    CHECK(!stat(in_folder("step-00000001/model.h5"), &info));
+    snprintf(text, sizeof text,
+             "{\"format\":\"hpctrain checkpoint\",\"version\":1,\"step\":1,\"facts\":{},\"files\":{\"model.h5\":%lld},"
+             "\"datasets\":{\"/x\":{\"dtype\":\"f32\",\"shape\":[2],\"crc32c\":\"00000000\"}}}",
+             (long long)info.st_size);
+    CHECK(try_file_write(in_folder("step-00000001/manifest.json"), text, strlen(text), NULL));
+    const char *why = refusal("step-00000001");
+    if (!strstr(why, kind == 1 ? "/x: " : "/x: type or shape is not the manifest's"))
+      check_failed(__FILE__, __LINE__, "%s: %s", names[kind], why);
+  }
+}
+
+TEST(an_uncommitted_step_is_never_taken) {
+  Text warnings = {0};
+  save(1);
+  save(2);
+  CHECK(!rename(in_folder("step-00000002"), in_folder("step-00000002.tmp")));
+  CHECK(!mkdir(in_folder("step-9"), 0755) && !mkdir(in_folder("step-00000003.old"), 0755));
+  Ckpt *c = ckpt_find_newest(comm, check_folder(), true, &warnings);
+  EXPECT(c && ckpt_step(c) == 1 && warnings.n == 0);
+  ckpt_close(c);
+  save(4); /* clears away what is left */
+  EXPECT(access(in_folder("step-00000002.tmp"), F_OK) && access(in_folder("step-00000003.old"), F_OK));
+  EXPECT(!access(in_folder("step-9"), F_OK));
+}
+
+TEST(when_all_are_damaged_nothing_starts_over) {
+  Text warnings = {0};
+  save(1);
+  CHECK(!truncate(in_folder("step-00000001/model.h5"), 100));
+  EXPECT_FAIL(FAIL_INPUT, "none of its 1 checkpoints is whole", ckpt_find_newest(comm, check_folder(), true, &warnings));
+  EXPECT_FAIL(FAIL_INPUT, "step-00000001 damaged", ckpt_find_newest(comm, in_folder("step-00000001"), true, &warnings));
+}
+
+TEST(pruning_keeps_the_newest_good_ones_and_the_milestones) {
+  Why why;
+  Arena *arena = arena_open();
+  int n;
+  for (int64_t step = 10; step <= 60; step += 10) save(step);
+  CHECK(!truncate(in_folder("step-00000060/model.h5"), 100));
+  EXPECT(try_ckpt_prune(check_folder(), 0, 0, &why));
+  ckpt_list(arena, check_folder(), &n);
+  EXPECT(n == 6);
+  EXPECT(try_ckpt_prune(check_folder(), 2, 20, &why));
+  const int64_t *steps = ckpt_list(arena, check_folder(), &n);
+  EXPECT(n == 4 && steps[0] == 20 && steps[1] == 40 && steps[2] == 50 && steps[3] == 60);
+  arena_close(arena);
+}
+
+TEST(a_full_disk_leaves_the_older_step) {
+  Why why;
+  if (mount("none", check_folder(), "tmpfs", 0, "size=6m")) {
+    printf("note  no file system can be mounted (%s): only the limit on file sizes is tested\n", strerror(errno));
+    return;
+  }
+  const char *folder = in_folder("checkpoints");
+  bool first = case_save(comm, folder, 1, &why);
+  char *fill = xmalloc(2 << 20);
+  memset(fill, 1, 2 << 20);
+  CHECK(try_file_write(in_folder("fill"), fill, 2 << 20, NULL));
+  bool second = case_save(comm, folder, 2, &why);
+  free(fill);
+  bool clean = access(in_folder("checkpoints/step-00000002"), F_OK) && access(in_folder("checkpoints/step-00000002.tmp"), F_OK);
+  Ckpt *c = try_ckpt_open(in_folder("checkpoints/step-00000001"), NULL);
+  bool holds = c && case_holds_all(c, 1);
+  ckpt_close(c);
+  CHECK(!unlink(in_folder("fill")));
+  bool third = case_save(comm, folder, 2, &why);
+  CHECK(!umount2(check_folder(), MNT_DETACH));
+  EXPECT(first && !second && clean && holds && third);
+}
+
+/* Killed at random moments of saves: what has a name is whole, and the newest is the last that was committed or one more. */
+TEST(death_during_a_save_leaves_the_step_before) {
+  Rng rng = rng_make(5, RNG_TEST, "kill", 0);
+  save(1);
+  int64_t last = 1;
+  for (uint64_t turn = 0; turn < 25; turn++) {
+    uint32_t w[4];
+    rng_words(&rng, turn, w);
+    pid_t child = fork();
+    if (!child)
+      for (int64_t step = last + 1;; step++) save(step);
+    usleep(w[0] % 60000);
+    CHECK(!kill(child, SIGKILL) && waitpid(child, NULL, 0) == child);
+    Text warnings = {0};
+    Ckpt *c = ckpt_find_newest(comm, check_folder(), true, &warnings);
+    EXPECT(c && warnings.n == 0 && ckpt_step(c) >= last && case_holds_all(c, ckpt_step(c)));
+    last = ckpt_step(c);
+    ckpt_close(c);
+    CHECK(try_ckpt_prune(check_folder(), 2, 0, NULL));
+  }
+  EXPECT(last > 5);
+}
