@@ -68,6 +68,7 @@ static void make_unary(Maker *m) {
   Op op = ops[draw(m, sizeof ops / sizeof *ops)];
   int x = draw_node(m);
   double b = bound(m, x);
+  if (op == OP_STOP && m->spec.smooth) op = OP_COPY;
   if (op == OP_EXP || op == OP_EXPM1) x = tame(m, x, 3), b = 21;
   if (op == OP_LOG || op == OP_SQRT || op == OP_RSQRT) x = one_more_than_square(m, tame(m, x, 7)), b = 8;
   if (op == OP_SIN || op == OP_COS || op == OP_TANH || op == OP_SIGMOID) b = 1;
@@ -145,7 +146,7 @@ static void make_reduce(Maker *m) {
   if (!rank) return;
   int axis = draw(m, 2) ? rank - 1 : draw(m, rank);
   double n = (double)shape(m, x)->dim[axis];
-  if (draw(m, 3) == 0) {
+  if (!m->spec.smooth && draw(m, 3) == 0) {
     double b = bound(m, x);
     keep(m, ir_reduce(m->g, OP_MAXIMUM, x, axis), b);
     return;
@@ -163,7 +164,8 @@ static void make_reduce(Maker *m) {
 static void make_softmax(Maker *m) {
   int x = draw_node(m), axis = shape(m, x)->rank - 1;
   if (axis < 0) return;
-  int e = ir_unary(m->g, OP_EXP, ir_sub(m->g, x, ir_reduce(m->g, OP_MAXIMUM, x, axis)));
+  int top = m->spec.smooth ? ir_const(m->g, DT_F32, BOUND) : ir_reduce(m->g, OP_MAXIMUM, x, axis);
+  int e = ir_unary(m->g, OP_EXP, ir_sub(m->g, x, top));
   keep(m, ir_div(m->g, e, ir_reduce(m->g, OP_SUM, e, axis)), 1);
 }
 
@@ -383,7 +385,7 @@ static void make_stores(Maker *m, int n) {
     ir_store(g, name, x);
   }
   const char *const states[] = {"x", "gain", "flat"};
-  for (int i = 0; i < 3; i++) { /* read before and written after */
+  for (int i = 0; i < 3 && !m->spec.smooth; i++) { /* read before and written after */
     const Var *v = &g->vars.at[graph_find_var(g, states[i])];
     for (int k = m->pool.n - 1; k >= 0; k--)
       if (shape_equal(shape(m, m->pool.at[k]), &v->shape)) {
