@@ -14,7 +14,7 @@ typedef struct StepEvent {
   double grad_norm;    /* before clipping */
   double lr;
   double seconds;    /* wall time of this step */
-  double memory_gib; /* peak so far: device memory, or the process's on a CPU */
+  double memory_gib; /* peak so far of one rank's device; on a CPU the process's VmHWM less what it was after MPI_Init */
 } StepEvent;
 
 typedef struct EvalEvent {

@@ -3,7 +3,6 @@
 
 #include <dirent.h>
 #include <errno.h>
-#include <fcntl.h>
 #include <limits.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -11,7 +10,6 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
-#include "src/base/clock.h"
 #include "src/base/fail.h"
 #include "src/base/file.h"
 #include "src/base/text.h"
@@ -95,15 +93,4 @@ void runfolder_banner(const RunFolder *f, const char *banner) { write_in(f->here
 
 const char *runfolder_rank_log(const RunFolder *f, Arena *arena, int rank) {
   return arena_printf(arena, "%s/rank-%05d.log", f->logs, rank);
-}
-
-void runfolder_error(const RunFolder *f, const char *text) {
-  int fd = open(f->error, O_WRONLY | O_CREAT | O_APPEND | O_CLOEXEC, 0666);
-  if (fd < 0) return;
-  char now[32], record[8704];
-  int n = snprintf(record, sizeof record, "%s attempt %d\n%s", clock_utc(now), f->attempt, text);
-  if (n >= (int)sizeof record) n = (int)sizeof record - 1;
-  ssize_t written = write(fd, record, (size_t)n);
-  (void)written; /* the job is ending for another reason, which stderr has */
-  close(fd);
 }

@@ -32,7 +32,4 @@ void runfolder_banner(const RunFolder *folder, const char *banner);
 /* logs/rank-00037.log */
 const char *runfolder_rank_log(const RunFolder *folder, Arena *arena, int rank);
 
-/* Adds to error.txt what ends the job: for the hook of fail(), so it allocates nothing, and a failure is not told. */
-void runfolder_error(const RunFolder *folder, const char *text);
-
 #endif

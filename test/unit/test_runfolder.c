@@ -99,11 +99,6 @@ TEST(a_run_folder_counts_its_attempts_and_knows_what_changed) {
   f = runfolder_paths(arena, path);
   runfolder_begin(f, arena, "a: 1\nB: 2\nc: 3\nd: 4\n");
   EXPECT(f->attempt == 3 && f->changed == 0);
-  runfolder_error(f, "error: x\n");
-  runfolder_error(f, "error: y\n");
-  char *error = file_read(f->error, &n);
-  EXPECT(count(error, "attempt 3\nerror: ") == 2);
-  free(error);
   EXPECT_TEXT(runfolder_rank_log(f, arena, 37), arena_printf(arena, "%s/logs/rank-00037.log", path));
   unsetenv("OMP_TEST_VARIABLE");
   unsetenv("SLURM_JWT");
