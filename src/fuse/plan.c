@@ -2,156 +2,189 @@
 /* Where every transient buffer lies.  A buffer is a rectangle, its lifetime wide and its bytes high; rectangles are to be
  * packed into a strip as long as the program and as low as can be, moving up and down alone.
  *
- * Several simple heuristics run one after the other, and the lowest result is taken; no heuristic runs after one that comes
- * close to `live`, which nothing can undercut, nor after so many looks at rectangles that planning would be felt.
- *   skyline: fills the lowest valley of the outline with the longest-lived buffer that fits in; a valley that nothing fits is
- *     filled up (Burke, Kendall, Whitwell, "A new placement heuristic for the orthogonal stock-cutting problem", 2004).  Its
- *     time grows little faster than the number of buffers.
- *   orders: buffers in some order (largest first, …), each into the lowest gap between those before it. */
-#include <limits.h>
+ * Greedy: rectangles in some order, each into the lowest gap that those before it leave.  A few orders are tried and the
+ * lowest result is taken; none is tried after one that comes close to `live`, which nothing can undercut, nor when it would
+ * take so many looks at rectangles that planning would be felt.  By time comes first: it is quick, since rectangles of the past are
+ * forgotten, and packs a transformer's forward and backward almost without loss. */
 #include <stdlib.h>
+#include <string.h>
 
 #include "src/fuse/fuse.h"
 
-/* Looks at rectangles after which no further heuristic is begun: some 10 ms. */
-static const int64_t LOOKS = 8 << 20;
-static const double CLOSE = 1.005; /* of live: good enough */
+static const int64_t LOOKS = 10 << 20; /* at rectangles, some 10 ms: an order that may need more is not begun */
+static const double CLOSE = 1.01;      /* of live: good enough */
+
+/* --- the strip ---------------------------------------------------------------------------------------------------------- */
 
 typedef struct Rect {
-  int buffer, first, last;
-  int64_t nbytes, offset;
+  int first, last;
+  int64_t bottom, top;
 } Rect;
 
-typedef struct Pack {
-  Arena *arena;
-  int n, nsteps;
-  Rect *rects; /* sorted by first, then longest-lived */
-  int64_t looks;
-} Pack;
+/* The rectangles placed so far from the lowest bottom to the highest, in pieces, so that both a walk over them and an
+ * insertion are quick. */
+enum { PIECE = 128 };
+typedef struct Piece {
+  int n;
+  Rect at[PIECE];
+} Piece;
 
-static int64_t span(const Rect *r) { return (int64_t)r->last - r->first + 1; }
+typedef struct Strip {
+  Arena *arena;
+  Piece **pieces;
+  int npieces;
+  int64_t top, looks;
+} Strip;
+
+static void strip_clear(Strip *s) {
+  s->npieces = 1;
+  if (!s->pieces[0]) s->pieces[0] = arena_new(s->arena, Piece);
+  s->pieces[0]->n = 0;
+  s->top = 0;
+}
+
+/* The lowest bottom at which a rectangle of this height is free from step first to last. */
+static int64_t strip_find(Strip *s, int first, int last, int64_t height) {
+  int64_t bottom = 0;
+  for (int i = 0; i < s->npieces; i++) {
+    const Piece *p = s->pieces[i];
+    s->looks += p->n;
+    for (int j = 0; j < p->n; j++) { /* no branch that depends on lifetimes alone: it could not be foreseen */
+      const Rect *r = &p->at[j];
+      bool meets = (r->first <= last) & (r->last >= first);
+      if (meets & (r->bottom - bottom >= height)) return bottom;
+      int64_t top = meets ? r->top : 0;
+      bottom = top > bottom ? top : bottom;
+    }
+  }
+  return bottom;
+}
+
+/* Forgets rectangles that end before this step. */
+static void strip_forget(Strip *s, int step) {
+  int kept = 0;
+  for (int i = 0; i < s->npieces; i++) {
+    Piece *p = s->pieces[i];
+    int n = 0;
+    for (int j = 0; j < p->n; j++)
+      if (p->at[j].last >= step) p->at[n++] = p->at[j];
+    p->n = n;
+    if (!n) continue;
+    s->pieces[i] = s->pieces[kept]; /* keeps the empty one for later */
+    s->pieces[kept++] = p;
+  }
+  s->npieces = kept ? kept : 1;
+}
+
+static void piece_split(Strip *s, int i) {
+  for (int k = s->npieces; k > i + 1; k--) s->pieces[k] = s->pieces[k - 1];
+  Piece *low = s->pieces[i], *high = arena_new(s->arena, Piece);
+  s->pieces[i + 1] = high;
+  s->npieces++;
+  high->n = low->n - PIECE / 2;
+  low->n = PIECE / 2;
+  memcpy(high->at, low->at + low->n, sizeof *high->at * (size_t)high->n);
+}
+
+static void strip_insert(Strip *s, Rect r) {
+  int i = 0;
+  while (i + 1 < s->npieces && s->pieces[i + 1]->at[0].bottom <= r.bottom) i++;
+  if (s->pieces[i]->n == PIECE) {
+    piece_split(s, i);
+    i += s->pieces[i + 1]->at[0].bottom <= r.bottom;
+  }
+  Piece *p = s->pieces[i];
+  int j = p->n++;
+  for (; j > 0 && p->at[j - 1].bottom > r.bottom; j--) p->at[j] = p->at[j - 1];
+  p->at[j] = r;
+  if (r.top > s->top) s->top = r.top;
+}
+
+/* --- orders ------------------------------------------------------------------------------------------------------------- */
 
 static int compare(int64_t a, int64_t b) { return (a > b) - (a < b); }
+static int64_t life(const Buffer *b) { return (int64_t)b->last - b->first + 1; }
 
-/* --- skyline ------------------------------------------------------------------------------------------------------------ */
-
-/* A stretch of steps up to which the strip is filled to one height. */
-typedef struct Stretch {
-  int first, last;
-  int64_t height;
-  int left, right; /* neighbours, -1 at the ends */
-  int at;          /* in the heap, -1 when it is gone */
-} Stretch;
-
-typedef struct Skyline {
-  Pack *pack;
-  Stretch *stretches;
-  int nstretches, nfree;
-  int *free; /* stretches that are gone */
-  int *heap; /* stretches, the lowest first */
-  int nheap;
-  int *by_span;          /* rects, the longest-lived first */
-  int *next_unplaced;    /* in by_span: itself when unplaced, else a later one (path-halved) */
-  int *next_by_first;    /* the same in rects */
-  const int *span_start; /* by_span from here on live at most so many steps */
-  const int *first_start; /* rects from here on start at this step or later */
-} Skyline;
-
-static bool lower(const Skyline *s, int a, int b) {
-  const Stretch *x = &s->stretches[a], *y = &s->stretches[b];
-  return x->height < y->height || (x->height == y->height && x->first < y->first);
+/* Total orders of the buffers themselves, so that no plan depends on how qsort treats equals. */
+static int compare_place(const Buffer *a, const Buffer *b) {
+  int c = compare(a->first, b->first);
+  return c ? c : compare((int64_t)(uintptr_t)a, (int64_t)(uintptr_t)b);
 }
 
-static void heap_set(Skyline *s, int at, int stretch) {
-  s->heap[at] = stretch;
-  s->stretches[stretch].at = at;
+static int by_size(const void *p, const void *q) {
+  const Buffer *a = *(Buffer *const *)p, *b = *(Buffer *const *)q;
+  int c = compare((int64_t)b->nbytes, (int64_t)a->nbytes);
+  return c ? c : compare_place(a, b);
 }
 
-/* Moves the stretch at `at` to where it belongs. */
-static void heap_move(Skyline *s, int at) {
-  int x = s->heap[at];
-  for (; at > 0 && lower(s, x, s->heap[(at - 1) / 2]); at = (at - 1) / 2) heap_set(s, at, s->heap[(at - 1) / 2]);
-  for (;;) {
-    int child = 2 * at + 1;
-    if (child + 1 < s->nheap && lower(s, s->heap[child + 1], s->heap[child])) child++;
-    if (child >= s->nheap || !lower(s, s->heap[child], x)) break;
-    heap_set(s, at, s->heap[child]);
-    at = child;
+static int by_area(const void *p, const void *q) {
+  const Buffer *a = *(Buffer *const *)p, *b = *(Buffer *const *)q;
+  int c = compare(life(b) * (int64_t)b->nbytes, life(a) * (int64_t)a->nbytes);
+  return c ? c : compare_place(a, b);
+}
+
+static int by_life(const void *p, const void *q) {
+  const Buffer *a = *(Buffer *const *)p, *b = *(Buffer *const *)q;
+  int c = compare(life(b), life(a));
+  return c ? c : by_size(p, q);
+}
+
+static int by_time(const void *p, const void *q) { return compare_place(*(Buffer *const *)p, *(Buffer *const *)q); }
+
+typedef int Order(const void *p, const void *q);
+static Order *const orders[] = {by_time, by_size, by_area, by_life};
+
+/* --- the plan ----------------------------------------------------------------------------------------------------------- */
+
+static void measure_live(Program *program, Arena *arena, Buffer *const *buffers, int n) {
+  int64_t *change = arena_array(arena, int64_t, program->nsteps + 1), live = 0;
+  for (int i = 0; i < n; i++) {
+    const Buffer *b = buffers[i];
+    CHECK(0 <= b->first && b->first <= b->last && b->last < program->nsteps && b->nbytes % 64 == 0);
+    change[b->first] += (int64_t)b->nbytes;
+    change[b->last + 1] -= (int64_t)b->nbytes;
   }
-  heap_set(s, at, x);
-}
-
-static int stretch_add(Skyline *s, int first, int last, int64_t height, int left, int right) {
-  int i = s->nfree ? s->free[--s->nfree] : s->nstretches++;
-  s->stretches[i] = (Stretch){first, last, height, left, right, s->nheap};
-  if (left >= 0) s->stretches[left].right = i;
-  if (right >= 0) s->stretches[right].left = i;
-  s->heap[s->nheap++] = i;
-  heap_move(s, s->nheap - 1);
-  return i;
-}
-
-static void stretch_remove(Skyline *s, int i) {
-  Stretch *x = &s->stretches[i];
-  int at = x->at, moved = s->heap[--s->nheap];
-  if (x->left >= 0) s->stretches[x->left].right = x->right;
-  if (x->right >= 0) s->stretches[x->right].left = x->left;
-  s->free[s->nfree++] = i;
-  x->at = -1;
-  if (moved == i) return;
-  heap_set(s, at, moved);
-  heap_move(s, at);
-}
-
-/* Neighbours of one height become one stretch. */
-static void stretch_join(Skyline *s, int i) {
-  Stretch *x = &s->stretches[i];
-  if (x->left >= 0 && s->stretches[x->left].height == x->height) {
-    x->first = s->stretches[x->left].first;
-    stretch_remove(s, x->left);
+  program->live = 0;
+  program->peak_step = 0;
+  for (int i = 0; i < program->nsteps; i++) {
+    live += change[i];
+    if ((size_t)live <= program->live) continue;
+    program->live = (size_t)live;
+    program->peak_step = i;
   }
-  if (x->right >= 0 && s->stretches[x->right].height == x->height) {
-    x->last = s->stretches[x->right].last;
-    stretch_remove(s, x->right);
+}
+
+static void place_in_order(Strip *s, Buffer *const *buffers, int n, Order *order, int64_t *offset) {
+  strip_clear(s);
+  for (int i = 0; i < n; i++) {
+    const Buffer *b = buffers[i];
+    if (order == by_time && i % PIECE == 0) strip_forget(s, b->first);
+    offset[i] = strip_find(s, b->first, b->last, (int64_t)b->nbytes);
+    strip_insert(s, (Rect){b->first, b->last, offset[i], offset[i] + (int64_t)b->nbytes});
   }
-  heap_move(s, x->at);
 }
 
-static int find_unplaced(int *next, int i) {
-  while (next[i] != i) i = next[i] = next[next[i]];
-  return i;
-}
-
-/* The longest-lived unplaced rect within the steps first…last, or -1: whichever is shorter is searched, those that live no
- * longer than the stretch or those that start in it. */
-static int skyline_choose(Skyline *s, int first, int last) {
-  Pack *p = s->pack;
-  int from = s->span_start[last - first + 1], lo = s->first_start[first], hi = s->first_start[last + 1], best = -1;
-  if (p->n - from <= hi - lo || first == 0) {
-    for (int i = find_unplaced(s->next_unplaced, from); i < p->n; i = find_unplaced(s->next_unplaced, i + 1)) {
-      const Rect *r = &p->rects[s->by_span[i]];
-      p->looks++;
-      if (r->first >= first && r->last <= last) return s->by_span[i];
+void plan_memory(Program *program) {
+  Arena *arena = arena_open();
+  Buffer **buffers = arena_array(arena, Buffer *, program->nbuffers);
+  int n = 0;
+  for (int i = 0; i < program->nbuffers; i++) {
+    Buffer *b = &program->buffers[i];
+    b->offset = 0;
+    if (b->class == BUFFER_TRANSIENT && b->nbytes) buffers[n++] = b;
+  }
+  measure_live(program, arena, buffers, n);
+  program->transient = SIZE_MAX;
+  int64_t *offset = arena_array(arena, int64_t, n);
+  Strip strip = {.arena = arena, .pieces = arena_array(arena, Piece *, 2 * n / PIECE + 2)};
+  for (size_t k = 0; k < sizeof orders / sizeof *orders; k++) {
+    qsort(buffers, (size_t)n, sizeof *buffers, orders[k]);
+    place_in_order(&strip, buffers, n, orders[k], offset);
+    if ((size_t)strip.top < program->transient) {
+      program->transient = (size_t)strip.top;
+      for (int i = 0; i < n; i++) buffers[i]->offset = offset[i];
     }
-    return -1;
+    if ((double)program->transient <= CLOSE * (double)program->live || strip.looks + (int64_t)n * n / 3 > LOOKS) break;
   }
-  for (int i = find_unplaced(s->next_by_first, lo); i < hi; i = find_unplaced(s->next_by_first, i + 1)) {
-    const Rect *r = &p->rects[i];
-    p->looks++;
-    if (r->last > last || (best >= 0 && span(r) <= span(&p->rects[best]))) continue;
-    best = i;
-  }
-  return best;
-}
-
-static void skyline_place(Skyline *s, int i, int rect) {
-  Rect *r = &s->pack->rects[rect];
-  Stretch x = s->stretches[i];
-  r->offset = x.height;
-  stretch_remove(s, i);
-  int left = x.left, right = x.right;
-  if (x.first < r->first) left = stretch_add(s, x.first, r->first - 1, x.height, left, right);
-  int top = stretch_add(s, r->first, r->last, x.height + r->nbytes, left, right);
-  if (r->last < x.last) stretch_add(s, r->last + 1, x.last, x.height, top, right);
-  stretch_join(s, top);
+  arena_close(arena);
 }
