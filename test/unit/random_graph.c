@@ -342,6 +342,11 @@ static void make_any(Maker *m) {
   static Make *const makes[] = {make_unary, make_unary,  make_binary, make_binary,    make_binary,  make_select,  make_fma,
                                 make_cast,  make_reduce, make_reduce, make_softmax,   make_rmsnorm, make_reshape, make_permute,
                                 make_slice, make_slice,  make_concat, make_broadcast, make_matmul,  make_matmul};
+  static Make *const views[] = {make_reshape, make_permute, make_permute, make_slice, make_slice, make_concat, make_broadcast};
+  if (m->spec.views) {
+    views[draw(m, sizeof views / sizeof *views)](m);
+    return;
+  }
   if (m->spec.big && draw(m, 20) == 0)
     draw(m, 2) ? make_attention(m) : make_embedding(m);
   else if (m->spec.collectives && draw(m, 20) == 0)

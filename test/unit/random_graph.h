@@ -14,6 +14,7 @@ typedef struct RandomSpec {
   bool rough;       /* steps too, of which float and double may take different sides: float comparisons, casts to integers */
   bool phases;      /* recomputed clones and a backward phase after the forward one */
   bool collectives; /* over one rank */
+  bool views;       /* nothing but views */
   bool smooth;      /* to differentiate: no STOP, no maximum (of equal elements), no store to what is loaded */
 } RandomSpec;
 

@@ -221,25 +221,33 @@ static RandomSpec spec_of(uint64_t seed) {
                       .collectives = seed % 5 == 0};
 }
 
+static void same_bits(RandomSpec spec) {
+  Arena *arena = arena_open();
+  Graph *g = random_graph(arena, spec);
+  graph_check(g, "random_graph");
+  Graph *s = graph_simplify(g, arena);
+  graph_check(s, "simplify");
+  double **before = random_values(arena, g, spec.seed), **after = random_values(arena, g, spec.seed);
+  graph_interpret(g, before, NULL, NULL);
+  graph_interpret(s, after, NULL, NULL);
+  if (!same_values(g, before, after)) check_failed(__FILE__, __LINE__, "seed %d differs", (int)spec.seed);
+  arena_close(arena);
+}
+
 TEST(simplified_graphs_store_the_same_bits) {
-  for (uint64_t seed = 0; seed < 300; seed++) {
-    Arena *arena = arena_open();
-    Graph *g = random_graph(arena, spec_of(seed));
-    graph_check(g, "random_graph");
-    Graph *s = graph_simplify(g, arena);
-    graph_check(s, "simplify");
-    double **before = random_values(arena, g, seed), **after = random_values(arena, g, seed);
-    graph_interpret(g, before, NULL, NULL);
-    graph_interpret(s, after, NULL, NULL);
-    if (!same_values(g, before, after)) check_failed(__FILE__, __LINE__, "seed %d differs", (int)seed);
-    arena_close(arena);
-  }
+  for (uint64_t seed = 0; seed < 300; seed++) same_bits(spec_of(seed));
+}
+
+TEST(simplified_views_store_the_same_bits) {
+  for (uint64_t seed = 0; seed < 300; seed++) same_bits((RandomSpec){.seed = seed, .nodes = 60, .elements = 1024, .views = true});
 }
 
 TEST(simplifying_twice_is_simplifying_once) {
   for (uint64_t seed = 0; seed < 300; seed++) {
     Arena *arena = arena_open();
-    Graph *once = graph_simplify(random_graph(arena, spec_of(seed)), arena), *twice = graph_simplify(once, arena);
+    RandomSpec spec = spec_of(seed);
+    spec.views = seed % 4 == 0;
+    Graph *once = graph_simplify(random_graph(arena, spec), arena), *twice = graph_simplify(once, arena);
     EXPECT_TEXT(text_of(arena, twice), text_of(arena, once));
     arena_close(arena);
   }
