@@ -173,6 +173,13 @@ TEST(matrices_that_lie_side_by_side_in_a_vector_are_stacked_in_place) {
           "%3 = store %2 \"y\" : f32[10,4]\n");
 }
 
+TEST(matrices_from_a_vector_side_by_side_are_not_the_vector) {
+  const char *beside = "%0 = load \"u\" : f32[16]\n%1 = slice %0 axis=0 lo=0 hi=8 : f32[8]\n%2 = reshape %1 : f32[2,4]\n"
+                       "%3 = slice %0 axis=0 lo=8 hi=16 : f32[8]\n%4 = reshape %3 : f32[2,4]\n"
+                       "%5 = concat %2 %4 axis=1 : f32[2,8]\n%6 = store %5 \"y\" : f32[2,8]\n";
+  becomes(beside, beside);
+}
+
 TEST(a_product_reads_a_transposed_operand_in_place) {
   becomes(LOAD_X "%1 = load \"z\" : f32[4,5]\n%2 = permute %0 axes=1,0 : f32[6,4]\n%3 = permute %1 axes=1,0 : f32[5,4]\n"
                  "%4 = matmul %2 %3 ta=0 tb=1 : f32[6,5]\n%5 = store %4 \"y\" : f32[6,5]\n",
