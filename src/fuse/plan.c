@@ -140,7 +140,7 @@ static void measure_live(Program *program, Arena *arena, Buffer *const *buffers,
   int64_t *change = arena_array(arena, int64_t, program->nsteps + 1), live = 0;
   for (int i = 0; i < n; i++) {
     const Buffer *b = buffers[i];
-    CHECK(0 <= b->first && b->first <= b->last && b->last < program->nsteps && b->nbytes % 64 == 0);
+    CHECK(b->first <= b->last && b->last < program->nsteps && b->nbytes % 64 == 0);
     change[b->first] += (int64_t)b->nbytes;
     change[b->last + 1] -= (int64_t)b->nbytes;
   }
@@ -171,7 +171,7 @@ void plan_memory(Program *program) {
   for (int i = 0; i < program->nbuffers; i++) {
     Buffer *b = &program->buffers[i];
     b->offset = 0;
-    if (b->class == BUFFER_TRANSIENT && b->nbytes) buffers[n++] = b;
+    if (b->class == BUFFER_TRANSIENT && b->nbytes && b->first >= 0) buffers[n++] = b; /* first < 0: of no step */
   }
   measure_live(program, arena, buffers, n);
   program->transient = SIZE_MAX;
