@@ -153,16 +153,16 @@ static void eval_collective(const Eval *e) {
 }
 
 #define UNARY(f)                                                                                                                   \
-  { eval_pointwise, .unary = f }
+  { .eval = eval_pointwise, .unary = f }
 #define BINARY(f)                                                                                                                  \
-  { eval_pointwise, .binary = f }
+  { .eval = eval_pointwise, .binary = f }
 static const InterpRow interp_table[OP_COUNT] = {
-    [OP_CONST] = {eval_const},
-    [OP_TABLE] = {eval_table},
-    [OP_IOTA] = {eval_iota},
-    [OP_LOAD] = {NULL},
-    [OP_COPY] = {NULL},
-    [OP_STOP] = {NULL},
+    [OP_CONST] = {.eval = eval_const},
+    [OP_TABLE] = {.eval = eval_table},
+    [OP_IOTA] = {.eval = eval_iota},
+    [OP_LOAD] = {.eval = NULL},
+    [OP_COPY] = {.eval = NULL},
+    [OP_STOP] = {.eval = NULL},
     [OP_NEG] = UNARY(f_neg),
     [OP_EXP] = UNARY(exp),
     [OP_EXPM1] = UNARY(expm1),
@@ -174,7 +174,7 @@ static const InterpRow interp_table[OP_COUNT] = {
     [OP_TANH] = UNARY(tanh),
     [OP_SIGMOID] = UNARY(f_sigmoid),
     [OP_FINITE] = UNARY(f_finite),
-    [OP_CAST] = {eval_cast},
+    [OP_CAST] = {.eval = eval_cast},
     [OP_ADD] = BINARY(f_add),
     [OP_SUB] = BINARY(f_sub),
     [OP_MUL] = BINARY(f_mul),
@@ -185,25 +185,25 @@ static const InterpRow interp_table[OP_COUNT] = {
     [OP_LE] = BINARY(f_le),
     [OP_EQ] = BINARY(f_eq),
     [OP_AND] = BINARY(f_and),
-    [OP_SELECT] = {eval_pointwise, .ternary = f_select},
-    [OP_FMA] = {eval_pointwise, .ternary = fma},
-    [OP_RESHAPE] = {NULL},
-    [OP_PERMUTE] = {eval_permute},
-    [OP_SLICE] = {eval_slice},
-    [OP_BROADCAST] = {eval_broadcast},
-    [OP_CONCAT] = {eval_concat},
-    [OP_SUM] = {eval_reduce, .binary = f_add},
-    [OP_MAXIMUM] = {eval_reduce, .binary = f_max},
-    [OP_MATMUL] = {eval_matmul},
-    [OP_ATTENTION] = {eval_attention},
-    [OP_ATTENTION_GRAD] = {eval_attention_grad},
-    [OP_EMBEDDING] = {eval_embedding},
-    [OP_EMBEDDING_GRAD] = {eval_embedding_grad},
-    [OP_RESULT] = {NULL},
-    [OP_ALL_GATHER] = {eval_collective},
-    [OP_REDUCE_SCATTER] = {eval_collective},
-    [OP_ALL_REDUCE] = {eval_collective},
-    [OP_STORE] = {NULL},
+    [OP_SELECT] = {.eval = eval_pointwise, .ternary = f_select},
+    [OP_FMA] = {.eval = eval_pointwise, .ternary = fma},
+    [OP_RESHAPE] = {.eval = NULL},
+    [OP_PERMUTE] = {.eval = eval_permute},
+    [OP_SLICE] = {.eval = eval_slice},
+    [OP_BROADCAST] = {.eval = eval_broadcast},
+    [OP_CONCAT] = {.eval = eval_concat},
+    [OP_SUM] = {.eval = eval_reduce, .binary = f_add},
+    [OP_MAXIMUM] = {.eval = eval_reduce, .binary = f_max},
+    [OP_MATMUL] = {.eval = eval_matmul},
+    [OP_ATTENTION] = {.eval = eval_attention},
+    [OP_ATTENTION_GRAD] = {.eval = eval_attention_grad},
+    [OP_EMBEDDING] = {.eval = eval_embedding},
+    [OP_EMBEDDING_GRAD] = {.eval = eval_embedding_grad},
+    [OP_RESULT] = {.eval = NULL},
+    [OP_ALL_GATHER] = {.eval = eval_collective},
+    [OP_REDUCE_SCATTER] = {.eval = eval_collective},
+    [OP_ALL_REDUCE] = {.eval = eval_collective},
+    [OP_STORE] = {.eval = NULL},
 };
 
 double interp_scalar(const Node *node, const double *in) {
