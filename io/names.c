@@ -73,3 +73,5 @@ const NameArchitecture *name_architecture(int i) {
 }
 
 const char *name_rope(RopeKind kind) { return ropes[kind]; }
+
+bool name_is_constant(const char *name) { return strstr(name, "rotary_emb.inv_freq") != NULL; }

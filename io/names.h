@@ -31,6 +31,9 @@ const char *name_print(NameKind kind, int layer, char out[NAME_TEXT]);
 /* False: no such name.  layer is -1 where the kind has none. */
 bool name_parse(const char *name, NameKind *kind, int *layer);
 
+/* A tensor that old files hold beside the weights and that every model computes for itself. */
+bool name_is_constant(const char *name);
+
 /* Architectures that can be trained, by the names in config.json. */
 typedef struct NameArchitecture {
   const char *architecture; /* in "architectures" */

@@ -8,6 +8,7 @@
 #include "src/base/text.h"
 #include "src/cmd/cmd.h"
 #include "src/config/config.h"
+#include "src/model/model.h"
 
 #define RUN_WORDS "[RUN.yaml] [section.key=value ...]"
 
@@ -17,6 +18,8 @@ const Command commands[] = {
     {"help", "before", "[COMMAND|SECTION|KEY ...]", "explains", false, cmd_help},
     {"tokenize", "before", "OUT.bin TEXT ...", "makes a token file of text files, a token a byte; - is standard input", false,
      cmd_tokenize},
+    {"verify", "inspect", "HF_DIR REFERENCE.safetensors [--train FILE.json] [--dump FILE] [section.key=value ...]",
+     "a model's logits, gradients and first training steps against a reference's", true, cmd_verify},
 };
 const int ncommands = sizeof commands / sizeof *commands;
 
@@ -53,6 +56,7 @@ static int run(int argc, char **argv) {
 
 int main(int argc, char **argv) {
   text_pin_locale();
+  config_set_presets(model_presets());
   int status = run(argc, argv);
   if (fflush(stdout) != 0 || ferror(stdout)) fail(FAIL_MACHINE, "cannot write to standard output: %s", strerror(errno));
   return status;

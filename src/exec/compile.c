@@ -44,6 +44,13 @@ static size_t workspace(void *self, const Step *step, const Graph *g) {
   return row->workspace ? row->workspace(&call) : 0;
 }
 
+/* The update works on units already. */
+static bool has_parameters(const Graph *g) {
+  for (int i = 0; i < g->vars.n; i++)
+    if (g->vars.at[i].class == VAR_PARAM) return true;
+  return false;
+}
+
 static const Graph *stage(const Graph *g, const char *name, const CompileWatch *watch) {
   graph_check(g, name);
   if (watch && watch->graph) watch->graph(watch->self, name, g);
@@ -57,7 +64,8 @@ Program *compile(Arena *arena, const Graph *g, const StateTable *table, const Ch
   if (choices->recompute_block) g = pass_recompute_block(g, arena);
   stage(g, "recompute", watch);
   ShardOptions shard = {.axis = MESH_DP_SHARD, .whole = choices->whole, .first = first, .last = last};
-  g = stage(pass_shard(g, arena, table, &shard), "shard", watch);
+  if (has_parameters(g)) g = pass_shard(g, arena, table, &shard);
+  stage(g, "shard", watch);
   g = stage(graph_simplify(g, arena), "simplify", watch);
   g = stage(pass_accumulate(g, arena), "accumulate", watch);
   g = stage(pass_schedule(g, arena, choices->units_alive), "schedule", watch);

@@ -1,0 +1,36 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* Reference values of a model, for verify: a safetensors file of tensors by name, and a JSON file of training steps. */
+#ifndef IO_REFERENCE_H
+#define IO_REFERENCE_H
+
+#include <stdint.h>
+
+#include "src/base/arena.h"
+
+typedef struct Reference Reference;
+
+Reference *reference_open(Arena *arena, const char *path);
+void reference_close(Reference *ref);
+/* All n elements as float; an input error when the tensor is not there or has another size. */
+void reference_read(const Reference *ref, const char *name, float *out, int64_t n);
+/* A matrix of ids, in the arena, and its extents. */
+int64_t *reference_read_ids(const Reference *ref, const char *name, int64_t *rows, int64_t *columns);
+
+/* Own values under the reference's names.  NULL as a dump is fine: nothing is written. */
+typedef struct ReferenceDump ReferenceDump;
+ReferenceDump *reference_dump_open(Arena *arena, const char *path);
+void reference_dump(ReferenceDump *dump, const char *name, int rank, const int64_t *shape, const float *values); /* copied */
+void reference_dump_close(ReferenceDump *dump);
+
+/* Training steps: path is the JSON file; the tokens (steps, rows, row) are in the safetensors file of the same name. */
+typedef struct ReferenceTraining {
+  int steps;
+  int64_t rows, row; /* rows of `row` tokens a step: inputs are all but the last, labels all but the first */
+  const int64_t *tokens;
+  const double *loss, *grad_norm, *lr; /* by step */
+  double beta1, beta2, eps, weight_decay, clip;
+} ReferenceTraining;
+
+ReferenceTraining *reference_training_open(Arena *arena, const char *path);
+
+#endif

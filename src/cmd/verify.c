@@ -1,0 +1,245 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* hpctrain verify: a model's logits, loss, gradients and first training steps against a reference's, on any ranks.
+ *
+ * The reference is a safetensors file with input_ids and labels (B,S; labels are per position, negative ones are ignored),
+ * logits (B,S,V), loss, and grad.NAME for each parameter.  Rows are dealt to the ranks unevenly where they do not divide, and
+ * padded with ignored ones.  --train takes a JSON file of settings and steps, beside a safetensors file of the same name with
+ * their tokens. */
+#include <math.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "io/reference.h"
+#include "src/cmd/cmd.h"
+#include "src/train/setup.h"
+
+enum { IGNORED = -100 };
+
+static const double TOLERANCE_LOGITS = 2e-5, TOLERANCE_GRADIENT = 2e-4, TOLERANCE_STEP = 2e-4;
+
+typedef struct Verify {
+  Arena *arena;
+  const Config *config;
+  Comm *comm;
+  Mesh *mesh;
+  Dev *dev;
+  ModelConfig model;
+  const char *folder; /* of the model */
+  int threads, wrong; /* wrong: comparisons out of tolerance */
+} Verify;
+
+/* --- comparing ------------------------------------------------------------------------------------------------------------ */
+
+/* Sums that give ‖a-b‖/‖b‖ over all ranks; a NaN anywhere makes it NaN, which is never within a tolerance. */
+typedef struct Distance {
+  double difference, norm;
+} Distance;
+
+static void distance_add(Distance *d, const float *a, const float *b, int64_t n) {
+  for (int64_t i = 0; i < n; i++) {
+    double x = a[i], y = b[i];
+    d->difference += (x - y) * (x - y);
+    d->norm += y * y;
+  }
+}
+
+static double distance(const Verify *v, const Distance *mine) {
+  Distance *all = arena_array(v->arena, Distance, comm_size(v->comm)), sum = {0, 0};
+  comm_gather(v->comm, mine, sizeof *mine, all);
+  for (int r = 0; r < comm_size(v->comm); r++) {
+    sum.difference += all[r].difference;
+    sum.norm += all[r].norm;
+  }
+  return sqrt(sum.difference) / (sum.norm > 0 ? sqrt(sum.norm) : 1);
+}
+
+static void report(Verify *v, const char *what, double error, double tolerance) {
+  bool right = error <= tolerance;
+  v->wrong += !right;
+  if (comm_rank(v->comm) == 0) printf("%-5s %-60s %.2e of %.0e\n", right ? "ok" : "WRONG", what, error, tolerance);
+}
+
+static double relative(double a, double b) { return fabs(a - b) / fabs(b); }
+
+/* --- rows ----------------------------------------------------------------------------------------------------------------- */
+
+/* This rank's rows of a batch of B: per of them, of which those from B on are padding. */
+typedef struct Rows {
+  int64_t per, first, real;
+} Rows;
+
+static Rows deal(const Verify *v, int64_t B) {
+  int64_t per = (B + mesh_dp_size(v->mesh) - 1) / mesh_dp_size(v->mesh), first = mesh_dp_index(v->mesh) * per;
+  return (Rows){per, first, first >= B ? 0 : first + per > B ? B - first : per};
+}
+
+/* Rows of `length` elements, padding filled with `filler`. */
+static int32_t *take_rows(Arena *arena, const Rows *rows, const int64_t *all, int64_t length, int32_t filler) {
+  int32_t *mine = arena_array(arena, int32_t, rows->per * length);
+  for (int64_t i = 0; i < rows->per * length; i++) {
+    mine[i] = i < rows->real * length ? (int32_t)all[rows->first * length + i] : filler;
+  }
+  return mine;
+}
+
+static Engine *open_engine(Verify *v, Arena *arena, const Rows *rows, int64_t positions, double tokens, bool logits,
+                           const AdamW *adam, double clip) {
+  EngineOptions o = setup_options(v->config, &v->model, v->threads);
+  o.sequences = rows->per;
+  o.positions = positions;
+  o.passes = 1;
+  o.nominal_tokens = tokens;
+  o.train = true;
+  o.logits = logits;
+  if (adam) o.adam = *adam;
+  o.clip = clip;
+  Engine *engine = engine_open(arena, v->dev, v->comm, v->mesh, &o);
+  engine_start(engine);
+  setup_weights(engine, v->comm, v->mesh, v->folder);
+  return engine;
+}
+
+/* --- one batch forward and backward ----------------------------------------------------------------------------------------- */
+
+static void compare_gradients(Verify *v, Engine *engine, const Reference *ref, ReferenceDump *dump) {
+  const StateTable *states = engine_states(engine);
+  for (int p = 0; p < states->nparams; p++) {
+    int64_t n = shape_size(&states->params[p].shape);
+    float *mine = xmalloc(sizeof *mine * (size_t)n), *theirs = xmalloc(sizeof *theirs * (size_t)n);
+    char name[160];
+    snprintf(name, sizeof name, "grad.%s", states->params[p].name);
+    engine_gradient(engine, p, mine);
+    reference_read(ref, name, theirs, n);
+    Distance d = {0, 0};
+    if (comm_rank(v->comm) == 0) distance_add(&d, mine, theirs, n);
+    report(v, name, distance(v, &d), TOLERANCE_GRADIENT);
+    reference_dump(dump, name, states->params[p].shape.rank, states->params[p].shape.dim, mine);
+    free(mine);
+    free(theirs);
+  }
+}
+
+/* All ranks' rows of logits on every rank; verify's models are small. */
+static void dump_logits(Verify *v, const Rows *rows, const float *mine, int64_t B, int64_t S, ReferenceDump *dump) {
+  int64_t row = S * v->model.vocab;
+  float *all = xmalloc(sizeof *all * (size_t)(row * rows->per * comm_size(v->comm)));
+  comm_gather(v->comm, mine, sizeof *mine * (size_t)(row * rows->per), all);
+  reference_dump(dump, "logits", 3, (int64_t[]){B, S, v->model.vocab}, all);
+  free(all);
+}
+
+static void verify_batch(Verify *v, const char *path, const char *dump_path) {
+  Arena *arena = arena_open();
+  Reference *ref = reference_open(arena, path);
+  int64_t B, S, counted = 0;
+  int64_t *ids = reference_read_ids(ref, "input_ids", &B, &S), *labels = reference_read_ids(ref, "labels", &B, &S);
+  for (int64_t i = 0; i < B * S; i++) counted += labels[i] >= 0;
+  Rows rows = deal(v, B);
+  Engine *engine = open_engine(v, arena, &rows, S, (double)counted, true, NULL, 0);
+  ReferenceDump *dump = dump_path && comm_rank(v->comm) == 0 ? reference_dump_open(arena, dump_path) : NULL;
+  engine_batch(engine, take_rows(arena, &rows, ids, S, 0), take_rows(arena, &rows, labels, S, IGNORED));
+  engine_micro(engine, 0);
+  int64_t mine = rows.real * S * v->model.vocab, before = rows.first * S * v->model.vocab;
+  float *theirs = xmalloc(sizeof *theirs * (size_t)(B * S * v->model.vocab));
+  reference_read(ref, "logits", theirs, B * S * v->model.vocab);
+  Distance d = {0, 0};
+  distance_add(&d, engine_logits(engine), theirs + (rows.real ? before : 0), mine);
+  report(v, "logits", distance(v, &d), TOLERANCE_LOGITS);
+  free(theirs);
+  dump_logits(v, &rows, engine_logits(engine), B, S, dump);
+  compare_gradients(v, engine, ref, dump);
+  StepResult step = engine_update(engine, 0); /* last: it gives the loss over all ranks */
+  float loss = (float)step.loss, want;
+  reference_read(ref, "loss", &want, 1);
+  report(v, "loss", relative(loss, want), TOLERANCE_LOGITS);
+  reference_dump(dump, "loss", 0, NULL, &loss);
+  reference_dump_close(dump);
+  engine_close(engine);
+  reference_close(ref);
+  arena_close(arena);
+}
+
+/* --- training steps ----------------------------------------------------------------------------------------------------------- */
+
+static void verify_training(Verify *v, const char *path) {
+  Arena *arena = arena_open();
+  ReferenceTraining *t = reference_training_open(arena, path);
+  int64_t S = t->row - 1;
+  Rows rows = deal(v, t->rows);
+  AdamW adam = {t->beta1, t->beta2, t->eps, t->weight_decay};
+  Engine *engine = open_engine(v, arena, &rows, S, (double)(t->rows * S), false, &adam, t->clip);
+  double worst_loss = 0, worst_norm = 0;
+  for (int s = 0; s < t->steps; s++) {
+    int32_t *tokens = take_rows(arena, &rows, t->tokens + s * t->rows * t->row, t->row, IGNORED);
+    int32_t *ids = arena_array(arena, int32_t, rows.per * S), *labels = arena_array(arena, int32_t, rows.per * S);
+    for (int64_t r = 0; r < rows.per; r++)
+      for (int64_t i = 0; i < S; i++) {
+        ids[r * S + i] = tokens[r * t->row + i] < 0 ? 0 : tokens[r * t->row + i];
+        labels[r * S + i] = tokens[r * t->row + i + 1];
+      }
+    engine_batch(engine, ids, labels);
+    engine_micro(engine, 0);
+    StepResult step = engine_update(engine, t->lr[s]);
+    double loss = relative(step.loss, t->loss[s]), norm = relative(step.grad_norm, t->grad_norm[s]);
+    worst_loss = loss <= worst_loss ? worst_loss : loss; /* keeps a NaN */
+    worst_norm = norm <= worst_norm ? worst_norm : norm;
+  }
+  char what[64];
+  snprintf(what, sizeof what, "loss, worst of %d steps", t->steps);
+  report(v, what, worst_loss, TOLERANCE_STEP);
+  snprintf(what, sizeof what, "gradient norm, worst of %d steps", t->steps);
+  report(v, what, worst_norm, TOLERANCE_STEP);
+  engine_close(engine);
+  arena_close(arena);
+}
+
+/* --- the command ------------------------------------------------------------------------------------------------------------ */
+
+/* A run file for what verify leaves open: device, strategy, recomputation; the words key=value change it. */
+static const char *run_text(Arena *arena, const char *folder) {
+  return arena_printf(arena,
+                      "hpctrain: 1\nrun: {name: verify, folder: .}\nmodel: {from: '%s'}\ndata: {train: none.bin}\n"
+                      "train: {seq_len: 2, duration: 1 steps, global_batch_size: 1 sequences, lr: 1e-3, schedule: constant}\n",
+                      folder);
+}
+
+int cmd_verify(int argc, char **argv) {
+  const char *words[2] = {NULL, NULL}, *train = NULL, *dump = NULL;
+  char **keys = xmalloc(sizeof *keys * (size_t)(argc + 1));
+  int nwords = 0, nkeys = 1;
+  keys[0] = argv[0];
+  for (int i = 1; i < argc; i++) {
+    bool option = !strcmp(argv[i], "--train") || !strcmp(argv[i], "--dump");
+    if (option && i + 1 == argc) fail(FAIL_INPUT, "%s needs a file\nhelp: hpctrain help verify", argv[i]);
+    if (option)
+      *(argv[i][2] == 't' ? &train : &dump) = argv[i + 1], i++;
+    else if (strchr(argv[i], '='))
+      keys[nkeys++] = argv[i];
+    else if (nwords < 2)
+      words[nwords++] = argv[i];
+    else
+      fail(FAIL_INPUT, "what is '%s'?\nhelp: hpctrain help verify", argv[i]);
+  }
+  if (nwords < 2) fail(FAIL_INPUT, "verify needs a model's folder and a reference\nhelp: hpctrain help verify");
+  Verify v = {.arena = arena_open(), .folder = words[0]};
+  Text warnings = {0};
+  v.comm = comm_boot(&argc, &argv);
+  v.config = config_parse(v.arena, "verify", run_text(v.arena, v.folder), nkeys, keys);
+  v.model = setup_model(v.arena, v.config, &warnings);
+  if (warnings.n && comm_rank(v.comm) == 0) fprintf(stderr, "warn   %s", warnings.at);
+  text_close(&warnings);
+  v.mesh = setup_mesh(v.comm);
+  v.threads = v.config->cpu.threads ? (int)v.config->cpu.threads : comm_core_share(v.comm);
+  v.dev = setup_device(v.config, v.threads, NULL);
+  verify_batch(&v, words[1], dump);
+  if (train) verify_training(&v, train);
+  if (comm_rank(v.comm) == 0) printf(v.wrong ? "%d out of tolerance\n" : "all within tolerance\n", v.wrong);
+  int status = v.wrong ? FAIL_BUG : 0;
+  dev_close(v.dev);
+  mesh_close(v.mesh);
+  comm_close(v.comm);
+  arena_close(v.arena);
+  free(keys);
+  return status;
+}

@@ -1,0 +1,192 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include "src/train/engine.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+#include "src/base/rng.h"
+
+enum { ONLY, FIRST, MIDDLE, LAST, MICROS };
+
+struct Engine {
+  Arena *arena;
+  Comm *comm;
+  Mesh *mesh;
+  EngineOptions options;
+  StateTable *states;
+  Job *job;
+  int micro[MICROS], update, eval, generate; /* programs; -1: none */
+  uint64_t *sort;                            /* scratch of engine_batch */
+};
+
+enum { LOGITS_BYTES = 4 << 20 }; /* a chunk of the head's logits: large enough for full-speed products, small beside the rest */
+
+static ModelBatch batch_of(const EngineOptions *o) {
+  int64_t rows = LOGITS_BYTES / 4 / o->model.vocab;
+  rows = rows < 128 ? 128 : rows;
+  return (ModelBatch){o->sequences, o->positions, rows};
+}
+
+static int add(Engine *e, const Graph *g, bool first, bool last, const char *name) {
+  const EngineOptions *o = &e->options;
+  return job_add(e->job, compile(e->arena, g, e->states, &o->choices, first, last, o->watch), name);
+}
+
+static void add_micro(Engine *e, int which, bool first, bool last, const char *name) {
+  const EngineOptions *o = &e->options;
+  ModelBatch batch = batch_of(o);
+  if (o->logits) batch.head_rows = 0;
+  e->micro[which] = add(e, graph_micro(e->arena, &o->model, &batch, o->nominal_tokens, first, o->logits), first, last, name);
+}
+
+static void add_programs(Engine *e) {
+  const EngineOptions *o = &e->options;
+  ModelBatch batch = batch_of(o);
+  for (int i = 0; i < MICROS; i++) e->micro[i] = -1;
+  e->update = e->eval = e->generate = -1;
+  if (o->train && o->passes == 1) add_micro(e, ONLY, true, true, "micro");
+  if (o->train && o->passes > 1) add_micro(e, FIRST, true, false, "micro.first");
+  if (o->train && o->passes > 2) add_micro(e, MIDDLE, false, false, "micro.middle");
+  if (o->train && o->passes > 1) add_micro(e, LAST, false, true, "micro.last");
+  if (o->train) {
+    UpdateOptions update = {o->adam, o->clip, o->nominal_tokens, MESH_DP_SHARD};
+    e->update = add(e, graph_update(e->arena, e->states, &update), true, true, "update");
+  }
+  if (o->eval) e->eval = add(e, graph_eval(e->arena, &o->model, &batch, MESH_DP_SHARD, e->states->ranks), true, true, "eval");
+  if (o->generate) e->generate = add(e, graph_generate(e->arena, &o->model, o->positions), true, true, "generate");
+}
+
+Engine *engine_open(Arena *arena, Dev *dev, Comm *comm, Mesh *mesh, const EngineOptions *options) {
+  Engine *e = arena_new(arena, Engine);
+  *e = (Engine){.arena = arena, .comm = comm, .mesh = mesh, .options = *options};
+  Graph *model = graph_open(arena);
+  model_build(model, &options->model, &(ModelBatch){.sequences = 1, .positions = 1});
+  e->states = state_table(arena, model, mesh_extent(mesh, MESH_DP_SHARD), options->sharded);
+  e->job = job_open(arena, dev, comm, mesh, &e->options.choices, options->interpreted);
+  add_programs(e);
+  e->sort = arena_array(arena, uint64_t, options->sequences * options->positions);
+  return e;
+}
+
+void engine_close(Engine *engine) { job_close(engine->job); }
+
+const StateTable *engine_states(const Engine *engine) { return engine->states; }
+
+const Job *engine_job(const Engine *engine) { return engine->job; }
+
+JobStart engine_start(Engine *e) {
+  JobStart start = job_start(e->job);
+  int32_t *shard = job_var(e->job, "shard", NULL);
+  if (shard) *shard = mesh_index(e->mesh, MESH_DP_SHARD);
+  return start;
+}
+
+/* --- parameters and states ------------------------------------------------------------------------------------------------ */
+
+float *engine_state(const Engine *e, StateSlot slot, int unit) {
+  for (int i = 0; i < e->states->nrows; i++)
+    if (e->states->rows[i].slot == slot && e->states->rows[i].unit == unit) return job_var(e->job, e->states->rows[i].name, NULL);
+  return NULL;
+}
+
+float *engine_updates(const Engine *e) { return job_var(e->job, "updates", NULL); }
+
+/* Only this rank's elements are made: no rank ever holds a whole large tensor. */
+void engine_init(Engine *e, uint64_t seed) {
+  for (int p = 0; p < e->states->nparams; p++) {
+    const StateParam *param = &e->states->params[p];
+    int64_t first, n, at;
+    if (!state_piece(e->states, p, mesh_index(e->mesh, MESH_DP_SHARD), &first, &n, &at)) continue;
+    float *values = engine_state(e, SLOT_PARAM, param->unit) + at;
+    Rng rng = rng_make(seed, RNG_INIT, param->name, 0);
+    for (int64_t i = 0; i < n; i++)
+      values[i] =
+          param->init == INIT_NORMAL ? (float)(param->std * rng_normal(&rng, (uint64_t)(first + i))) : param->init == INIT_ONE;
+  }
+}
+
+/* --- batches -------------------------------------------------------------------------------------------------------------- */
+
+static int by_value(const void *a, const void *b) {
+  uint64_t x = *(const uint64_t *)a, y = *(const uint64_t *)b;
+  return x < y ? -1 : x > y;
+}
+
+static void copy_batch(Engine *e, const int32_t *ids, const int32_t *labels) {
+  int64_t n;
+  int32_t *to = job_var(e->job, "ids", &n);
+  CHECK(to);
+  memcpy(to, ids, sizeof *to * (size_t)n);
+  if ((to = job_var(e->job, "labels", NULL))) memcpy(to, labels, sizeof *to * (size_t)n);
+  if (!(to = job_var(e->job, "order", NULL))) return;
+  for (int64_t i = 0; i < n; i++) e->sort[i] = (uint64_t)(uint32_t)ids[i] << 32 | (uint64_t)i; /* by id, then place: stable */
+  qsort(e->sort, (size_t)n, sizeof *e->sort, by_value);
+  for (int64_t i = 0; i < n; i++) to[i] = (int32_t)(e->sort[i] & 0xffffffff);
+}
+
+void engine_batch(Engine *engine, const int32_t *ids, const int32_t *labels) { copy_batch(engine, ids, labels); }
+
+void engine_micro(Engine *e, int64_t pass) {
+  int64_t passes = e->options.passes;
+  job_run(e->job, e->micro[passes == 1 ? ONLY : pass == 0 ? FIRST : pass == passes - 1 ? LAST : MIDDLE]);
+}
+
+StepResult engine_update(Engine *e, double lr) {
+  *(float *)job_var(e->job, "lr", NULL) = (float)lr;
+  job_run(e->job, e->update);
+  const float *m = job_var(e->job, "metrics", NULL);
+  return (StepResult){m[METRIC_LOSS], m[METRIC_GRAD_NORM], m[METRIC_TOKENS], m[METRIC_APPLIED] != 0};
+}
+
+void engine_eval(Engine *e, double sums[2]) {
+  job_run(e->job, e->eval);
+  const float *eval = job_var(e->job, "eval", NULL);
+  sums[0] += eval[0];
+  sums[1] += eval[1];
+}
+
+const float *engine_next(Engine *e, const int32_t *ids, int64_t n) {
+  int64_t positions;
+  int32_t *to = job_var(e->job, "ids", &positions);
+  CHECK(n >= 1 && n <= positions);
+  memcpy(to, ids, sizeof *to * (size_t)n);
+  memset(to + n, 0, sizeof *to * (size_t)(positions - n));
+  *(int32_t *)job_var(e->job, "row", NULL) = (int32_t)(n - 1);
+  job_run(e->job, e->generate);
+  return job_var(e->job, "logits", NULL);
+}
+
+const float *engine_logits(const Engine *e) { return job_var(e->job, "logits", NULL); }
+
+/* A parameter out of a unit's vector, of which each rank has its share (or all of it). */
+static void whole_tensor(Engine *e, int param, const float *mine, float *whole) {
+  const StateParam *p = &e->states->params[param];
+  const StateUnit *unit = &e->states->units[p->unit];
+  size_t n = (size_t)shape_size(&p->shape);
+  if (!e->states->sharded) {
+    memcpy(whole, mine + p->offset, sizeof *whole * n);
+    return;
+  }
+  float *all = xmalloc(sizeof *all * (size_t)unit->padded);
+  comm_gather(e->comm, mine, sizeof *mine * (size_t)unit->local, all);
+  memcpy(whole, all + p->offset, sizeof *whole * n);
+  free(all);
+}
+
+void engine_param(Engine *e, int param, float *whole) {
+  whole_tensor(e, param, engine_state(e, SLOT_PARAM, e->states->params[param].unit), whole);
+}
+
+void engine_gradient(Engine *e, int param, float *whole) {
+  const StateParam *p = &e->states->params[param];
+  const char *name = state_grad(e->arena, &e->states->units[p->unit]);
+  whole_tensor(e, param, job_var(e->job, name, NULL), whole);
+  float counted = *(float *)job_var(e->job, "token_count", NULL);
+  float *counts = xmalloc(sizeof *counts * (size_t)comm_size(e->comm));
+  comm_gather(e->comm, &counted, sizeof counted, counts);
+  double total = 0;
+  for (int r = 0; r < comm_size(e->comm); r++) total += counts[r];
+  free(counts);
+  float ratio = (float)(e->options.nominal_tokens / (total > 1 ? total : 1));
+  for (int64_t i = 0; i < shape_size(&p->shape); i++) whole[i] *= ratio;
+}

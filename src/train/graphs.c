@@ -1,0 +1,149 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include "src/train/graphs.h"
+
+static void scalar_var(Graph *g, const char *name, VarClass class, DType dtype) {
+  graph_var(g, (Var){.name = name, .class = class, .dtype = dtype, .shape = shape_scalar()});
+}
+
+/* Adds value to a carried scalar, or starts it. */
+static void carry_sum(Graph *g, const char *name, int value, bool first) {
+  scalar_var(g, name, VAR_CARRY, DT_F32);
+  ir_store(g, name, first ? value : ir_add(g, ir_load(g, name), value));
+}
+
+static void output_logits(Graph *g, int logits) {
+  graph_var(g, (Var){.name = "logits", .class = VAR_OUTPUT, .dtype = DT_F32, .shape = graph_node(g, logits)->shape});
+  ir_store(g, "logits", logits);
+}
+
+Graph *graph_micro(Arena *arena, const ModelConfig *model, const ModelBatch *batch, double nominal_tokens, bool first,
+                   bool logits) {
+  Graph *g = graph_open(arena);
+  ModelNodes nodes = model_build(g, model, batch);
+  int loss, count;
+  model_loss(g, &nodes, batch, &loss, &count);
+  carry_sum(g, "loss_sum", loss, first);
+  carry_sum(g, "token_count", count, first);
+  if (logits) output_logits(g, model_logits(g, &nodes));
+  if (nominal_tokens == 0) return g;
+  int *grads = arena_array(arena, int, nodes.n_params);
+  graph_differentiate(g, loss, ir_const(g, DT_F32, 1 / nominal_tokens), nodes.params, nodes.n_params, nodes.order, grads);
+  g->phase = PHASE_BACKWARD;
+  for (int i = 0; i < nodes.n_params; i++) {
+    const Node *param = graph_node(g, nodes.params[i]);
+    const char *name = arena_printf(arena, "grad/%s", param->name);
+    if (grads[i] < 0) continue;
+    graph_var(g, (Var){.name = name, .class = VAR_CARRY, .dtype = DT_F32, .shape = param->shape});
+    ir_store(g, name, grads[i]);
+  }
+  return g;
+}
+
+static int all_reduce(Graph *g, int x, int axis, int ranks) {
+  if (ranks == 1) return x;
+  return graph_push(g, (Node){.op = OP_ALL_REDUCE, .n = {axis, ranks}, .nin = 1, .in = (int[]){x}});
+}
+
+static int scalar_of(Graph *g, int vector, int i) { return ir_reshape(g, ir_slice(g, vector, 0, i, i + 1), shape_scalar()); }
+
+/* Scalars side by side, summed over ranks. */
+static int sum_over_ranks(Graph *g, const int *scalars, int n, int axis, int ranks) {
+  int parts[4];
+  CHECK(n <= 4);
+  for (int i = 0; i < n; i++) parts[i] = ir_reshape(g, scalars[i], SHAPE(1));
+  return all_reduce(g, ir_concat(g, parts, n, 0), axis, ranks);
+}
+
+/* The sum of squares of a vector whose length STATE_PAD divides: over rows, then of the rows. */
+static int sum_of_squares(Graph *g, int x) {
+  int64_t n = graph_node(g, x)->shape.dim[0];
+  int rows = ir_reshape(g, x, SHAPE(STATE_PAD, n / STATE_PAD));
+  return ir_sum_all(g, ir_mul(g, rows, rows));
+}
+
+/* Which elements of this rank's share of a unit belong to matrices; -1: none of them. */
+static int decayed_elements(Graph *g, const StateTable *table, const StateUnit *unit, int shard) {
+  if (unit->decayed == 0) return -1;
+  int at = ir_iota(g, DT_I64, SHAPE(unit->local), 0);
+  if (table->sharded) at = ir_add(g, at, ir_mul(g, ir_cast(g, DT_I64, shard), ir_const(g, DT_I64, (double)unit->local)));
+  return ir_binary(g, OP_LT, at, ir_const(g, DT_I64, (double)unit->decayed));
+}
+
+static void store_metrics(Graph *g, const int *values) {
+  int parts[METRICS];
+  for (int i = 0; i < METRICS; i++) parts[i] = ir_reshape(g, values[i], SHAPE(1));
+  graph_var(g, (Var){.name = "metrics", .class = VAR_OUTPUT, .dtype = DT_F32, .shape = SHAPE(METRICS)});
+  ir_store(g, "metrics", ir_concat(g, parts, METRICS, 0));
+}
+
+/* norm -> one all-reduce of scalars -> factor -> AdamW.  The gradient carries the seed 1/nominal; the factor makes it
+ * 1/actual and clips in one multiplication. */
+Graph *graph_update(Arena *arena, const StateTable *table, const UpdateOptions *o) {
+  Graph *g = graph_open(arena);
+  int *grad = arena_array(arena, int, table->nunits), squares = ir_const(g, DT_F32, 0);
+  scalar_var(g, "loss_sum", VAR_CARRY, DT_F32);
+  scalar_var(g, "token_count", VAR_CARRY, DT_F32);
+  scalar_var(g, "updates", VAR_STATE, DT_F32);
+  scalar_var(g, "lr", VAR_STEP, DT_F32);
+  scalar_var(g, "shard", VAR_STEP, DT_I32);
+  for (int u = 0; u < table->nunits; u++) {
+    const char *name = state_grad(arena, &table->units[u]);
+    graph_var(g, (Var){.name = name, .class = VAR_CARRY, .dtype = DT_F32, .shape = SHAPE(table->units[u].local)});
+    grad[u] = ir_load(g, name);
+    squares = ir_add(g, squares, sum_of_squares(g, grad[u]));
+  }
+  int scalars[] = {ir_load(g, "loss_sum"), ir_load(g, "token_count"), squares};
+  int sums = sum_over_ranks(g, scalars, table->sharded ? 3 : 2, o->axis, table->ranks); /* replicated gradients count once */
+  int loss_sum = scalar_of(g, sums, 0), tokens = scalar_of(g, sums, 1);
+  if (table->sharded) squares = scalar_of(g, sums, 2);
+  int counted = ir_binary(g, OP_MAX, tokens, ir_const(g, DT_F32, 1));
+  int ratio = ir_div(g, ir_const(g, DT_F32, o->nominal_tokens), counted);
+  int norm = ir_mul(g, ir_unary(g, OP_SQRT, squares), ratio), factor = ratio;
+  if (o->clip > 0) { /* as torch.nn.utils.clip_grad_norm_ */
+    int limit = ir_div(g, ir_const(g, DT_F32, o->clip), ir_add(g, norm, ir_const(g, DT_F32, 1e-6)));
+    factor = ir_mul(g, ratio, ir_binary(g, OP_MIN, limit, ir_const(g, DT_F32, 1)));
+  }
+  int some = ir_binary(g, OP_LT, ir_const(g, DT_F32, 0), tokens);
+  int apply = ir_binary(g, OP_AND, ir_unary(g, OP_FINITE, norm), some);
+  int updates = ir_load(g, "updates"), shard = ir_load(g, "shard"), one = ir_const(g, DT_F32, 1);
+  AdamWShared shared = adamw_shared(g, &o->adam, ir_load(g, "lr"), updates, apply);
+  int metrics[METRICS] = {ir_div(g, loss_sum, counted), norm, tokens, ir_cast(g, DT_F32, apply)};
+  for (int u = 0; u < table->nunits; u++) {
+    const StateUnit *unit = &table->units[u];
+    const char *name[3];
+    int state[3];
+    for (int slot = SLOT_PARAM; slot <= SLOT_V; slot++) {
+      name[slot] = arena_printf(arena, "%s/%s", state_slot_name((StateSlot)slot), unit->name);
+      graph_var(g, (Var){.name = name[slot], .class = VAR_STATE, .dtype = DT_F32, .shape = SHAPE(unit->local)});
+      state[slot] = ir_load(g, name[slot]);
+    }
+    adamw_update(g, &o->adam, &shared, ir_mul(g, grad[u], factor), decayed_elements(g, table, unit, shard), &state[SLOT_PARAM],
+                 &state[SLOT_M], &state[SLOT_V]);
+    for (int slot = SLOT_PARAM; slot <= SLOT_V; slot++) ir_store(g, name[slot], state[slot]);
+  }
+  ir_store(g, "updates", ir_select(g, apply, ir_add(g, updates, one), updates));
+  store_metrics(g, metrics);
+  return g;
+}
+
+Graph *graph_eval(Arena *arena, const ModelConfig *model, const ModelBatch *batch, int axis, int ranks) {
+  Graph *g = graph_open(arena);
+  ModelNodes nodes = model_build(g, model, batch);
+  int sums[2];
+  model_loss(g, &nodes, batch, &sums[0], &sums[1]);
+  graph_var(g, (Var){.name = "eval", .class = VAR_OUTPUT, .dtype = DT_F32, .shape = SHAPE(2)});
+  ir_store(g, "eval", sum_over_ranks(g, sums, 2, axis, ranks));
+  return g;
+}
+
+/* One row of the hidden state is picked by adding up all of them but with the others made zero. */
+Graph *graph_generate(Arena *arena, const ModelConfig *model, int64_t positions) {
+  Graph *g = graph_open(arena);
+  ModelNodes nodes = model_build(g, model, &(ModelBatch){.sequences = 1, .positions = positions});
+  Shape s = graph_node(g, nodes.hidden)->shape;
+  scalar_var(g, "row", VAR_INPUT, DT_I32);
+  int wanted = ir_binary(g, OP_EQ, ir_iota(g, DT_I32, s, 0), ir_load(g, "row"));
+  nodes.hidden = ir_reduce(g, OP_SUM, ir_select(g, wanted, nodes.hidden, ir_const(g, DT_F32, 0)), 0);
+  output_logits(g, model_logits(g, &nodes));
+  return g;
+}

@@ -1,0 +1,36 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* The graphs of a job's programs: micro-step, update, evaluation, generation.
+ *
+ * Vars that programs share, beside the model's inputs (model.h), units and their gradients (pass.h):
+ *   loss_sum, token_count   carried: this rank's sums over the micro-steps of a step
+ *   lr, shard               step scalars: the learning rate; which shard of a unit this rank holds
+ *   updates                 state: updates applied so far
+ *   metrics                 output of the update: METRIC_… below; the same on all ranks
+ *   eval                    output of an evaluation: its loss sum and token count, summed over ranks
+ *   logits                  output: (T,V) of verify's program, (1,V) of the generation program
+ *   row                     input of the generation program: which position's logits */
+#ifndef TRAIN_GRAPHS_H
+#define TRAIN_GRAPHS_H
+
+#include "src/model/model.h"
+#include "src/optim/optim.h"
+#include "src/pass/pass.h"
+
+enum { METRIC_LOSS, METRIC_GRAD_NORM, METRIC_TOKENS, METRIC_APPLIED, METRICS };
+
+/* loss: the mean over the global batch's counted tokens; grad_norm: of its gradient before clipping; applied: 0 when the step
+ * was skipped. */
+typedef struct UpdateOptions {
+  AdamW adam;
+  double clip;           /* 0: none */
+  double nominal_tokens; /* what the micro-steps were seeded with: of the global batch */
+  int axis;
+} UpdateOptions;
+
+/* first: the carried sums start here.  logits: verify wants them.  nominal_tokens 0: no gradients. */
+Graph *graph_micro(Arena *arena, const ModelConfig *model, const ModelBatch *batch, double nominal_tokens, bool first, bool logits);
+Graph *graph_update(Arena *arena, const StateTable *table, const UpdateOptions *options);
+Graph *graph_eval(Arena *arena, const ModelConfig *model, const ModelBatch *batch, int axis, int ranks);
+Graph *graph_generate(Arena *arena, const ModelConfig *model, int64_t positions);
+
+#endif

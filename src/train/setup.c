@@ -1,0 +1,149 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include "src/train/setup.h"
+
+#include <string.h>
+
+#include "io/hf_config.h"
+#include "io/names.h"
+#include "io/safetensors.h"
+
+static ModelConfig from_hf(const HfConfig *hf) {
+  static const ModelRope ropes[ROPE_KINDS] = {[ROPE_DEFAULT] = MODEL_ROPE_DEFAULT, [ROPE_WAVELENGTH] = MODEL_ROPE_LLAMA3};
+  return (ModelConfig){
+      .family = name_architecture(hf->architecture)->model_type,
+      .vocab = hf->vocab_size,
+      .hidden = hf->hidden_size,
+      .intermediate = hf->intermediate_size,
+      .layers = hf->num_hidden_layers,
+      .heads = hf->num_attention_heads,
+      .kv_heads = hf->num_key_value_heads,
+      .head_dim = hf->head_dim,
+      .max_positions = hf->max_position_embeddings,
+      .norm_eps = hf->rms_norm_eps,
+      .init_std = hf->initializer_range,
+      .tied = hf->tie_word_embeddings,
+      .rope = {ropes[hf->rope.kind], hf->rope.theta, hf->rope.factor, hf->rope.low_freq_factor, hf->rope.high_freq_factor,
+               hf->rope.original_max_position_embeddings},
+  };
+}
+
+static ModelConfig from_shape(const Config *c) {
+  return (ModelConfig){
+      .family = "llama",
+      .vocab = c->model.vocab_size,
+      .hidden = c->model.hidden_size,
+      .intermediate = c->model.intermediate_size,
+      .layers = c->model.num_hidden_layers,
+      .heads = c->model.num_attention_heads,
+      .kv_heads = c->model.num_key_value_heads,
+      .head_dim = c->model.head_dim,
+      .max_positions = c->model.max_position_embeddings,
+      .norm_eps = c->model.rms_norm_eps,
+      .init_std = c->model.initializer_range,
+      .tied = c->model.tie_word_embeddings,
+      .rope = {.kind = MODEL_ROPE_DEFAULT, .theta = c->model.rope_theta},
+  };
+}
+
+ModelConfig setup_model(Arena *arena, const Config *c, Text *warnings) {
+  ModelConfig model;
+  const char *path = c->model.config ? c->model.config : c->model.from;
+  if (c->model.preset) {
+    CHECK(model_preset(c->model.preset, &model)); /* the name was checked with the run file */
+  } else if (path) {
+    HfConfig hf = hf_config_read(arena, path);
+    for (int i = 0; i < hf.n_warnings; i++) text_printf(warnings, "%s\n", hf.warnings[i]);
+    model = from_hf(&hf);
+  } else {
+    model = from_shape(c);
+  }
+  return model;
+}
+
+static const char *const matmul_rows[] = {
+    [MATMUL_AUTO] = "auto", [MATMUL_ONEDNN] = "onednn", [MATMUL_CBLAS] = "cblas", [MATMUL_OWN] = "own"};
+
+EngineOptions setup_options(const Config *c, const ModelConfig *model, int threads) {
+  return (EngineOptions){
+      .model = *model,
+      .positions = c->train.seq_len,
+      .sharded = c->parallel.strategy == STRATEGY_FULL_SHARD,
+      .adam = {c->train.beta1, c->train.beta2, c->train.eps, c->train.weight_decay},
+      .clip = c->train.grad_clip,
+      .choices = {.recompute_block = c->memory.recompute == RECOMPUTE_BLOCK,
+                  .whole = c->parallel.accumulate == ACCUMULATE_WHOLE,
+                  .units_alive = (int)c->parallel.units_alive,
+                  .matmul = matmul_rows[c->cpu.matmul],
+                  .threads = threads},
+      .interpreted = !strcmp(c->cpu.compiler, "none"),
+  };
+}
+
+LrSchedule setup_schedule(const Config *c, int64_t epoch_sequences) {
+  static const LrKind kinds[] = {
+      [SCHEDULE_CONSTANT] = LR_CONSTANT, [SCHEDULE_LINEAR] = LR_LINEAR, [SCHEDULE_COSINE] = LR_COSINE, [SCHEDULE_WSD] = LR_WSD};
+  int64_t total = config_total_steps(c, epoch_sequences);
+  return (LrSchedule){.kind = kinds[c->train.schedule],
+                      .peak = c->train.lr,
+                      .min = c->train.min_lr,
+                      .warmup = config_steps(c, c->train.warmup, epoch_sequences, total),
+                      .decay = config_steps(c, c->train.decay, epoch_sequences, total),
+                      .total = total};
+}
+
+Dev *setup_device(const Config *c, int threads, const char *fallback) {
+  DevOptions options = {.kind = "cpu", .compiler = c->cpu.compiler, .fallback = fallback, .threads = threads};
+  return dev_open(&options);
+}
+
+Mesh *setup_mesh(Comm *comm) {
+  int extent[MESH_AXES] = {1, 1, 1, 1, 1};
+  extent[MESH_DP_SHARD] = comm_size(comm);
+  return mesh_open(comm, extent);
+}
+
+/* --- weights -------------------------------------------------------------------------------------------------------------- */
+
+static const SafeTensor *find_weight(const Safetensors *s, const StateParam *param, const char *path) {
+  const SafeTensor *t = safetensors_find(s, param->name);
+  if (!t)
+    fail(FAIL_INPUT, "%s has no tensor '%s', which the model needs\nhelp: config.json and weights belong to one model", path,
+         param->name);
+  bool same = t->rank == param->shape.rank;
+  for (int i = 0; same && i < t->rank; i++) same = t->shape[i] == param->shape.dim[i];
+  if (!same) {
+    Text is = {0}, want = {0};
+    for (int i = 0; i < t->rank; i++) text_printf(&is, "%s%lld", i ? "x" : "", (long long)t->shape[i]);
+    for (int i = 0; i < param->shape.rank; i++) text_printf(&want, "%s%lld", i ? "x" : "", (long long)param->shape.dim[i]);
+    fail(FAIL_INPUT, "%s: '%s' is %s, the model's config wants %s\nhelp: config.json and weights belong to one model",
+         safetensors_file(s, t), param->name, is.n ? is.at : "a scalar", want.at);
+  }
+  return t;
+}
+
+static void refuse_extra(const Safetensors *s, const StateTable *states) {
+  for (int i = 0; i < safetensors_n(s); i++) {
+    const SafeTensor *t = safetensors_at(s, i);
+    NameKind kind;
+    int layer;
+    bool known = name_is_constant(t->name);
+    for (int p = 0; p < states->nparams && !known; p++) known = !strcmp(states->params[p].name, t->name);
+    if (known || (name_parse(t->name, &kind, &layer) && kind == NAME_HEAD)) continue; /* a tied table stored twice */
+    fail(FAIL_INPUT, "%s: the model has no tensor '%s'\nhelp: config.json and weights belong to one model", safetensors_file(s, t),
+         t->name);
+  }
+}
+
+void setup_weights(Engine *engine, Comm *comm, Mesh *mesh, const char *path) {
+  Safetensors *s = safetensors_open(path);
+  const StateTable *states = engine_states(engine);
+  refuse_extra(s, states);
+  for (int p = 0; p < states->nparams; p++) {
+    int64_t first, n, at;
+    const SafeTensor *t = find_weight(s, &states->params[p], path);
+    if (state_piece(states, p, mesh_index(mesh, MESH_DP_SHARD), &first, &n, &at))
+      safetensors_read_f32(s, t, first, n, engine_state(engine, SLOT_PARAM, states->params[p].unit) + at);
+  }
+  safetensors_close(s);
+  comm_barrier(comm);
+}

@@ -1,0 +1,28 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* From a run file to what the engine wants; shared by train, verify, generate, plan and ir. */
+#ifndef TRAIN_SETUP_H
+#define TRAIN_SETUP_H
+
+#include "src/config/config.h"
+#include "src/train/engine.h"
+
+/* The model that the run file names: preset, config.json, Hugging Face folder or shape.  Fields of a config.json that were
+ * not understood are noted in warnings, a line each. */
+ModelConfig setup_model(Arena *arena, const Config *c, Text *warnings);
+
+/* Everything but the programs wanted (train, eval, …), the batch and watch. */
+EngineOptions setup_options(const Config *c, const ModelConfig *model, int threads);
+
+LrSchedule setup_schedule(const Config *c, int64_t epoch_sequences);
+
+/* The device of a run.  fallback: where the kernel cache goes when HOME is unset; may be NULL. */
+Dev *setup_device(const Config *c, int threads, const char *fallback);
+
+/* Fills this rank's parameters from safetensors: only the bytes it holds are read.  A tensor that is missing, extra or of
+ * another shape is an input error that names it. */
+void setup_weights(Engine *engine, Comm *comm, Mesh *mesh, const char *path);
+
+/* The mesh of today: all ranks along dp_shard. */
+Mesh *setup_mesh(Comm *comm);
+
+#endif
