@@ -101,9 +101,9 @@ TEST(a_lock_that_cannot_be_read_goes_by_its_age) {
 
 TEST(of_many_that_find_a_stale_lock_one_gets_it) {
   for (int round = 0; round < 20; round++) {
-    int start[2], done[2], winners = 0;
+    int start[2], done[2], tried[2], winners = 0;
     leave_lock("{\"host\":\"n001\",\"pid\":1,\"boot\":\"x\"}", 1000);
-    CHECK(!pipe(start) && !pipe(done));
+    CHECK(!pipe(start) && !pipe(done) && !pipe(tried));
     pid_t child[8];
     for (int i = 0; i < 8; i++) {
       child[i] = fork();
@@ -116,12 +116,14 @@ TEST(of_many_that_find_a_stale_lock_one_gets_it) {
       CHECK(read(start[0], &byte, 1) == 0);
       Lock *lock = try_lock_acquire(check_folder(), &kind, &why);
       CHECK(lock || kind == FAIL_INPUT);
+      CHECK(write(tried[1], "", 1) == 1);
       if (!lock) _exit(0);
       CHECK(read(done[0], &byte, 1) == 0); /* holds it until all have tried */
       _exit(lock_lost(lock) ? 3 : 1);
     }
     close(start[1]);
-    usleep(100000);
+    char byte;
+    for (int i = 0; i < 8; i++) CHECK(read(tried[0], &byte, 1) == 1);
     close(done[1]);
     for (int i = 0; i < 8; i++) {
       int status;
@@ -131,6 +133,8 @@ TEST(of_many_that_find_a_stale_lock_one_gets_it) {
     }
     close(start[0]);
     close(done[0]);
+    close(tried[0]);
+    close(tried[1]);
     EXPECT(winners == 1);
   }
 }

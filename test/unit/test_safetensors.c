@@ -221,14 +221,14 @@ TEST(a_lying_header_length_is_refused) {
 /* Damage anywhere is found, or changes only tensors' bytes and names; nothing outside the file is ever touched. */
 TEST(random_damage_does_no_harm) {
   size_t n;
-  char *good = file_read(golden("llama2/train.safetensors"), &n), *bad = xmalloc(n);
+  char *good = file_read(golden("llama2/train.safetensors"), &n), *bad = xmalloc(80);
   char path[4096];
   snprintf(path, sizeof path, "%s/bad", check_folder());
   Rng rng = rng_make(1, RNG_TEST, "damage", 0);
   int fd = open(path, O_RDWR | O_CREAT | O_TRUNC, 0600), taken = 0;
   for (uint64_t turn = 0; turn < 4000; turn++) {
     uint32_t w[4];
-    memcpy(bad, good, n);
+    memcpy(bad, good, 80);
     rng_words(&rng, turn, w);
     for (uint32_t k = 0; k <= w[0] % 3; k++) {
       uint32_t v[4];
@@ -236,7 +236,7 @@ TEST(random_damage_does_no_harm) {
       bad[v[0] % 80] ^= (char)(1u << v[1] % 8);
     }
     size_t length = w[1] % 4 ? n : w[2] % n;
-    CHECK(!ftruncate(fd, 0) && fd_write_at(fd, bad, length, 0));
+    CHECK(!ftruncate(fd, (off_t)length) && fd_write_at(fd, bad, length < 80 ? length : 80, 0)); /* zeros follow */
     Why why;
     Safetensors *s = try_safetensors_open(path, &why);
     for (int i = 0; s && i < safetensors_n(s); i++) {
