@@ -1,11 +1,12 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* c (M,N) = or += a (M,K) · b (K,N): both operands packed into panels, multiplied in tiles of HPT_MM_ROWS × 2 vectors whose sums
- * live in registers (Goto, van de Geijn, "Anatomy of high-performance matrix multiplication", TOMS 2008).
+/* c (M,N) = or += a (M,K) · b (K,N) in tiles of HPT_ROWS × HPT_COLS whose sums live in registers (Goto, van de Geijn,
+ * "Anatomy of high-performance matrix multiplication", TOMS 2008).  A tile reads a panel of b from the first-level cache, where
+ * it has just been packed, and a's rows as they are: they pass slowly enough to come from farther away, and only strides that
+ * crowd into few cache sets make a packed, too.
  *
- * Appears once a call; these are defined before it: SYMBOL, M N K, strides A0 A1 B0 B1 C0, the blocking NC KC MC NB: columns
- * of b packed at a time, depth of a block, rows and columns of a task.  All threads pack b, then share the tasks; an element
- * of c is summed by one thread in the order of k, so its bits depend neither on the number of threads nor on the blocking of
- * rows and columns. */
+ * Appears once a call; defined before it: SYMBOL, M N K, strides A0 A1 B0 B1 C0, rows MC and columns NC of a task, depth KC of
+ * a block, PACKED (1: a is packed), ROOM (bytes of workspace a thread).  Tasks share nothing; an element of c is summed by one
+ * thread in the order of k, so its bits depend neither on the number of threads nor on the blocking of rows and columns. */
 #ifndef HPT_MM_MIN
 #define HPT_MM_WIDE ((HPT_ROWS + 3) / 4 * 4) /* lanes of a panel of a */
 #define HPT_MM_PASTE(symbol, name) symbol##_##name
@@ -14,12 +15,14 @@
 #define HPT_MM_UP(x, y) (((x) + (y)-1) / (y))
 
 /* One tile's sums over kc, then into c, of which only the first cols columns exist. */
-HPT_INLINE void hpt_mm_tile(const float *a, const float *b, float *c, int64_t c_row, int64_t kc, int add, int rows, int vectors,
-                            int cols) {
+HPT_INLINE void hpt_mm_tile(const float *a, int64_t a_row, int64_t a_k, const float *b, float *c, int64_t c_row, int64_t kc,
+                            int add, int rows, int vectors, int cols) {
   HptVec sum[HPT_ROWS][2];
 #pragma GCC unroll 16
-  for (int i = 0; i < rows; i++) __builtin_prefetch(c + i * c_row);
-  hpt_tile(sum, a, 1, HPT_MM_WIDE, b, HPT_COLS, kc, rows, vectors);
+  for (int i = 0; i < rows; i++)
+#pragma GCC unroll 2
+    for (int v = 0; v < vectors; v++) __builtin_prefetch(c + i * c_row + v * HPT_LANES, 1);
+  hpt_tile(sum, a, a_row, a_k, b, HPT_COLS, kc, rows, vectors);
 #pragma GCC unroll 16
   for (int i = 0; i < rows; i++)
 #pragma GCC unroll 2
@@ -33,7 +36,7 @@ HPT_INLINE void hpt_mm_tile(const float *a, const float *b, float *c, int64_t c_
 }
 #define HPT_MM_TILE(name, rows, vectors, cols)                                                                                     \
   HPT_TILE void name(const float *a, const float *b, float *c, int64_t kc, int add) {                                              \
-    hpt_mm_tile(a, b, c, C0, kc, add, rows, vectors, cols);                                                                        \
+    hpt_mm_tile(a, PACKED ? 1 : A0, PACKED ? HPT_MM_WIDE : A1, b, c, C0, kc, add, rows, vectors, cols);                            \
   }
 #endif
 
@@ -46,30 +49,40 @@ HPT_MM_TILE(HPT_MM_NAME(SYMBOL, lower), HPT_MM_LAST_ROWS, 2, HPT_COLS)
 HPT_MM_TILE(HPT_MM_NAME(SYMBOL, right), HPT_ROWS, HPT_MM_LAST_VECTORS, HPT_MM_LAST_COLS)
 HPT_MM_TILE(HPT_MM_NAME(SYMBOL, corner), HPT_MM_LAST_ROWS, HPT_MM_LAST_VECTORS, HPT_MM_LAST_COLS)
 
-/* Rows [i0,i1) and columns [j0,j1) of c; packed holds columns from jc on, and a has room for the rows' panels of one block. */
-static void HPT_MM_NAME(SYMBOL, task)(const BigCall *call, const float *packed, int64_t jc, int64_t i0, int64_t i1, int64_t j0,
-                                      int64_t j1, float *a) {
-  const float *from = (const float *)call->in[0].at;
+/* What a thread works in: a panel of b; the rows' panels of a, where a is packed. */
+typedef struct HPT_MM_NAME(SYMBOL, Room) {
+  float b[KC * HPT_COLS], a[PACKED * HPT_MM_UP(MC, HPT_ROWS) * HPT_MM_WIDE * KC + 16];
+} HPT_MM_NAME(SYMBOL, Room);
+_Static_assert(sizeof(HPT_MM_NAME(SYMBOL, Room)) <= ROOM, "the workspace that was planned");
+
+/* Rows [i0,i1) and columns [j0,j1) of c. */
+static void HPT_MM_NAME(SYMBOL, task)(const BigCall *call, HPT_MM_NAME(SYMBOL, Room) * room, int64_t i0, int64_t i1, int64_t j0,
+                                      int64_t j1) {
+  const float *a = (const float *)call->in[0].at, *b = (const float *)call->in[1].at;
   float *c = (float *)call->out[0].at;
   for (int64_t k0 = 0; k0 < K; k0 += KC) {
     int64_t kc = HPT_MM_MIN(KC, K - k0);
     int add = k0 > 0 || call->n[0];
-    for (int64_t i = i0; i < i1; i += HPT_ROWS)
-      hpt_pack(a + (i - i0) / HPT_ROWS * HPT_MM_WIDE * KC, from + i * A0 + k0 * A1, A0, A1, HPT_MM_WIDE,
+    for (int64_t i = i0; PACKED && i < i1; i += HPT_ROWS)
+      hpt_pack(room->a + (i - i0) / HPT_ROWS * HPT_MM_WIDE * KC, a + i * A0 + k0 * A1, A0, A1, HPT_MM_WIDE,
                (int)HPT_MM_MIN((int64_t)HPT_ROWS, M - i), kc, 1);
     for (int64_t j = j0; j < j1; j += HPT_COLS) {
-      const float *b = packed + (j - jc) * K + k0 * HPT_COLS;
+      hpt_pack(room->b, b + j * B1 + k0 * B0, B1, B0, HPT_COLS, (int)HPT_MM_MIN((int64_t)HPT_COLS, N - j), kc, 1);
+      const float *next = b + (j + HPT_COLS < j1 ? (j + HPT_COLS) * B1 + k0 * B0 : j0 * B1 + (k0 + kc) * B0);
+      int64_t ahead = 0, step = (kc * HPT_ROWS + i1 - i0 - 1) / (i1 - i0);
       for (int64_t i = i0; i < i1; i += HPT_ROWS) {
-        const float *panel = a + (i - i0) / HPT_ROWS * HPT_MM_WIDE * KC;
+        for (int64_t k = 0; B1 == 1 && k < step && ahead < kc; k++, ahead++)
+          for (int lane = 0; lane < HPT_COLS; lane += 16) __builtin_prefetch(next + ahead * B0 + lane);
+        const float *panel = PACKED ? room->a + (i - i0) / HPT_ROWS * HPT_MM_WIDE * KC : a + i * A0 + k0 * A1;
         float *at = c + i * C0 + j;
         if (i + HPT_ROWS <= M && j + HPT_COLS <= N) {
-          HPT_MM_NAME(SYMBOL, tile)(panel, b, at, kc, add);
+          HPT_MM_NAME(SYMBOL, tile)(panel, room->b, at, kc, add);
         } else if (j + HPT_COLS <= N) {
-          HPT_MM_NAME(SYMBOL, lower)(panel, b, at, kc, add);
+          HPT_MM_NAME(SYMBOL, lower)(panel, room->b, at, kc, add);
         } else if (i + HPT_ROWS <= M) {
-          HPT_MM_NAME(SYMBOL, right)(panel, b, at, kc, add);
+          HPT_MM_NAME(SYMBOL, right)(panel, room->b, at, kc, add);
         } else {
-          HPT_MM_NAME(SYMBOL, corner)(panel, b, at, kc, add);
+          HPT_MM_NAME(SYMBOL, corner)(panel, room->b, at, kc, add);
         }
       }
     }
@@ -77,24 +90,13 @@ static void HPT_MM_NAME(SYMBOL, task)(const BigCall *call, const float *packed, 
 }
 
 void SYMBOL(const BigCall *call) {
-  const float *b = (const float *)call->in[1].at;
-  float *packed = (float *)call->workspace, *panels = packed + (int64_t)K * HPT_MM_UP(NC, HPT_COLS) * HPT_COLS;
-#pragma omp parallel num_threads(call->threads)
-  for (int64_t jc = 0; jc < N; jc += NC) {
-    int64_t nc = HPT_MM_MIN(NC, N - jc);
-#pragma omp for collapse(2) schedule(static)
-    for (int64_t j = 0; j < HPT_MM_UP(nc, HPT_COLS); j++)
-      for (int64_t k = 0; k < HPT_MM_UP(K, KC); k++) {
-        int64_t col = jc + j * HPT_COLS;
-        hpt_pack(packed + j * HPT_COLS * K + k * KC * HPT_COLS, b + col * B1 + k * KC * B0, B1, B0, HPT_COLS,
-                 (int)HPT_MM_MIN((int64_t)HPT_COLS, N - col), HPT_MM_MIN(KC, K - k * KC), 1);
-      }
-#pragma omp for collapse(2) schedule(dynamic)
-    for (int64_t i = 0; i < HPT_MM_UP(M, MC); i++)
-      for (int64_t j = 0; j < HPT_MM_UP(nc, NB); j++) HPT_MM_NAME(SYMBOL, task)
-    (call, packed, jc, i * MC, HPT_MM_MIN((i + 1) * MC, M), jc + j * NB, jc + HPT_MM_MIN((j + 1) * NB, nc),
-     panels + (int64_t)omp_get_thread_num() * HPT_MM_UP(MC, HPT_ROWS) * HPT_MM_WIDE * KC);
-  }
+#pragma omp parallel for collapse(2) schedule(static) num_threads(call->threads)
+  for (int64_t i = 0; i < HPT_MM_UP(M, MC); i++)
+    for (int64_t j = 0; j < HPT_MM_UP(N, NC); j++) {
+      char *room = (char *)call->workspace + omp_get_thread_num() * ROOM;
+      HPT_MM_NAME(SYMBOL, task)
+      (call, (HPT_MM_NAME(SYMBOL, Room) *)room, i * MC, HPT_MM_MIN((i + 1) * MC, M), j * NC, HPT_MM_MIN((j + 1) * NC, N));
+    }
 }
 #undef HPT_MM_LAST_ROWS
 #undef HPT_MM_LAST_COLS
@@ -108,7 +110,8 @@ void SYMBOL(const BigCall *call) {
 #undef B0
 #undef B1
 #undef C0
+#undef MC
 #undef NC
 #undef KC
-#undef MC
-#undef NB
+#undef PACKED
+#undef ROOM

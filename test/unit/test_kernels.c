@@ -342,3 +342,225 @@ TEST(every_attention_equals_the_reference) { op_test(&ops[1]); }
 TEST(every_attention_grad_equals_the_reference) { op_test(&ops[2]); }
 TEST(every_embedding_equals_the_reference) { op_test(&ops[3]); }
 TEST(every_embedding_grad_equals_the_reference) { op_test(&ops[4]); }
+
+/* Threads that share no sum: our own rows give the same bits with any number of them. */
+TEST(own_bits_do_not_depend_on_the_number_of_threads) {
+  const struct {
+    const char *op, *row;
+    BigCall (*draw)(void);
+  } own[] = {{"matmul", "own", draw_matmul}, {"attention", "flash", draw_attention}};
+  dev = dev_of_test();
+  drawn = 0;
+  for (int o = 0; o < 2; o++)
+    for (int i = 0; i < 3; i++) {
+      const BigImpl *row = kernels_row(own[o].op, 0);
+      for (int r = 0; strcmp(row->name, own[o].row) != 0; r++) row = kernels_row(own[o].op, r);
+      BigCall call = own[o].draw(), calls[3], got[3];
+      BigRun *runs[3];
+      for (int t = 0; t < 3; t++) calls[t] = call, calls[t].threads = 1 + 2 * t;
+      EXPECT(rows_load(row, calls, 3, runs));
+      for (int t = 0; t < 3; t++) got[t] = run_copy(row, runs[t], &calls[t]);
+      expect_same_bits(row, &got[0], &got[1]);
+      expect_same_bits(row, &got[0], &got[2]);
+      for (int t = 0; t < 3; t++) outputs_free(&got[t]);
+      call_free(&call);
+      rows_unload();
+    }
+  dev_close(dev);
+}
+
+/* --- the reference itself ----------------------------------------------------------------------------------------------- */
+
+/* Σ o·weight of the reference's forward. */
+static double attention_sum(const BigCall *forward, const BigView *weight) {
+  double sum = 0;
+  size_t at;
+  run_reference("attention", forward);
+  for (size_t i = 0; view_offset(weight, i, &at); i++) {
+    size_t o;
+    view_offset(&forward->out[0], i, &o);
+    sum += (double)*view_float(weight, at) * *view_float(&forward->out[0], o);
+  }
+  return sum;
+}
+
+/* Central differences of o, which is rounded to float: with steps of 1/64 they are good to about 1e-4. */
+TEST(reference_attention_grad_equals_finite_differences) {
+  drawn = 0;
+  for (int n = 0; n < 4; n++) {
+    BigCall grad = draw_attention_grad();
+    while (grad.in[1].dim[1] > 40 || grad.in[1].dim[3] > 20 || grad.in[1].dim[1] < 2)
+      call_free(&grad), grad = draw_attention_grad();
+    BigCall forward = {.in = {grad.in[1], grad.in[2], grad.in[3], grad.in[6]}, .n = {grad.n[0]}, .f = grad.f};
+    forward.out[0] = view_copy(&grad.in[4]);
+    forward.out[1] = view_copy(&grad.in[5]);
+    run_reference("attention_grad", &grad);
+    for (int input = 0; input < 3; input++)
+      for (int i = 0; i < 10; i++) {
+        const BigView *x = &forward.in[input];
+        size_t at, of, elements = (size_t)(x->dim[0] * x->dim[1] * x->dim[2] * x->dim[3]), i_of = draw((uint32_t)elements);
+        view_offset(x, i_of, &at);
+        view_offset(&grad.out[input], i_of, &of);
+        float was = *view_float(x, at), step = 1.0f / 64;
+        float above = was + step, below = was - step;
+        *view_float(x, at) = above;
+        double high = attention_sum(&forward, &grad.in[0]);
+        *view_float(x, at) = below;
+        double low = attention_sum(&forward, &grad.in[0]);
+        *view_float(x, at) = was;
+        double want = (high - low) / ((double)above - below), got = *view_float(&grad.out[input], of);
+        if (!(fabs(want - got) <= 5e-4 * fmax(1, fabs(want))))
+          check_failed(__FILE__, __LINE__, "input %d, element %zu: differences say %g, the gradient %g", input, i_of, want, got);
+      }
+    outputs_free(&forward);
+    call_free(&grad);
+  }
+}
+
+/* --- libraries that compute wrong --------------------------------------------------------------------------------------- */
+
+static int wrong_runs, wrong_way;
+
+/* Right but for one thing. */
+static void run_wrong(const BigCall *call) {
+  BigCall own = *call;
+  const BigView *c = &call->out[0];
+  wrong_runs++;
+  if (wrong_way == 1) own.n[0] = !own.n[0]; /* adds when it should not, and the other way round */
+  run_reference("matmul", &own);
+  float *middle = (float *)c->at + c->dim[0] / 2 * c->stride[0] + c->dim[1] / 2;
+  if (wrong_way == 2) *middle = -*middle - 1; /* one element */
+  if (wrong_way == 3) *middle = NAN;
+  for (int64_t i = 0; wrong_way == 4 && i < c->dim[0]; i++) /* what bfloat16 would keep */
+    for (int64_t j = 0; j < c->dim[1]; j++) {
+      uint32_t *bits = (uint32_t *)c->at + i * c->stride[0] + j;
+      *bits &= 0xffff0000u;
+    }
+}
+
+static BigRun *wrong_find(Why *why) { return (void)why, run_wrong; }
+static const char *wrong_library(void) { return "/proc/self/exe"; }
+
+static const BigImpl wrong = {
+    .op = "matmul", .name = "wrong", .deterministic = true, .native = wrong_find, .library = wrong_library};
+
+static BigCall plain_matmul(int64_t M, int64_t N, int64_t K, int64_t add) {
+  return (BigCall){.in = {{.rank = 2, .dim = {M, K}, .stride = {K, 1}}, {.rank = 2, .dim = {K, N}, .stride = {N, 1}}},
+                   .out = {{.rank = 2, .dim = {M, N}, .stride = {N, 1}}},
+                   .n = {add},
+                   .threads = 1};
+}
+
+TEST(a_library_that_computes_wrong_is_found_out) {
+  for (wrong_way = 0; wrong_way <= 4; wrong_way++)
+    for (int add = 0; add < 2; add++) {
+      Why why = {""};
+      BigCall call = plain_matmul(33, 50 + wrong_way, 70, add); /* a call of its own: verdicts are remembered */
+      EXPECT(kernels_try_row(&wrong, &call, &why) == (wrong_way == 0));
+      EXPECT(wrong_way == 0 || strstr(why.text, "computes wrong"));
+    }
+}
+
+TEST(a_verdict_is_given_once) {
+  Why why = {""};
+  BigCall call = plain_matmul(20, 21, 22, 0);
+  wrong_way = 2;
+  wrong_runs = 0;
+  kernels_set_verdicts(check_folder());
+  EXPECT(!kernels_try_row(&wrong, &call, NULL));
+  EXPECT(!kernels_try_row(&wrong, &call, &why) && strstr(why.text, "computes wrong"));
+  EXPECT(wrong_runs == 1);
+  call.threads = 2; /* another call */
+  EXPECT(!kernels_try_row(&wrong, &call, NULL));
+  EXPECT(wrong_runs == 2);
+  kernels_set_verdicts(NULL);
+}
+
+/* Asks in a process of its own, whose runs of the wrong function are expected to be as many. */
+static void expect_runs(const BigCall *call, int way, const char *runs) {
+  EXPECT_FAIL(FAIL_INPUT, runs, {
+    wrong_way = way;
+    wrong_runs = 0;
+    bool right = kernels_try_row(&wrong, call, NULL);
+    fail(right ? FAIL_BUG : FAIL_INPUT, "%d runs", wrong_runs);
+  });
+}
+
+/* A file answers for the process that wrote it, even if the function would pass now; a torn one does not answer. */
+TEST(a_verdict_outlives_the_process) {
+  BigCall call = plain_matmul(20, 21, 23, 0);
+  kernels_set_verdicts(check_folder());
+  expect_runs(&call, 2, "1 runs");
+  expect_runs(&call, 0, "0 runs");
+  char command[4200];
+  snprintf(command, sizeof command, "for f in %s/verdict-*; do printf computes > $f; done", check_folder());
+  EXPECT(system(command) == 0);
+  expect_runs(&call, 2, "1 runs");
+  kernels_set_verdicts(NULL);
+}
+
+TEST(no_such_implementation_names_the_key) {
+  BigCall call = plain_matmul(4, 4, 4, 0);
+  EXPECT_FAIL(FAIL_INPUT, "cpu.matmul", kernels_choose("matmul", &call, "nonsense"));
+  EXPECT(strcmp(kernels_choose("matmul", &call, "reference")->name, "reference") == 0);
+}
+
+/* --- the prelude's functions -------------------------------------------------------------------------------------------- */
+
+static double sigmoid(double x) { return 1 / (1 + exp(-x)); }
+static double rsqrt(double x) { return 1 / sqrt(x); }
+
+/* |got - want| in units of the last place of want as a float; NaN must be NaN, infinity infinity. */
+static double ulps(float got, double want) {
+  if (isnan(want)) return isnan(got) ? 0 : HUGE_VAL;
+  if ((float)want == got) return 0;
+  if (!isfinite(got)) return HUGE_VAL;
+  int exponent;
+  frexp(want, &exponent);
+  return fabs((double)got - want) / ldexp(1, (exponent < -125 ? -125 : exponent) - 24);
+}
+
+TEST(prelude_functions_are_within_two_ulps) {
+  enum { BLOCK = 4096, STEP = 4099 }; /* every 4099th of all floats, infinities and NaNs included, and the next ones */
+  static const struct {
+    const char *name;
+    double (*exact)(double);
+  } functions[] = {{"hpt_exp", exp}, {"hpt_log", log}, {"hpt_sigmoid", sigmoid}, {"hpt_tanh", tanh}, {"hpt_rsqrt", rsqrt}};
+  Text source = {0};
+  Why why = {""};
+  void *image;
+  size_t nbytes;
+  text_printf(&source, "%s", kernels_prelude());
+  for (int f = 0; f < 5; f++)
+    text_printf(&source, "void test_%s(float *x, long n) {\n#pragma omp simd\n  for (long i = 0; i < n; i++) x[i] = %s(x[i]);\n}\n",
+                functions[f].name, functions[f].name);
+  dev = dev_of_test();
+  if (!dev_try_build(dev, (const char *const *)&source.at, 1, &image, &nbytes, NULL, &why))
+    check_failed(__FILE__, __LINE__, "%s", why.text);
+  module = dev_load(dev, image, nbytes);
+  for (int f = 0; f < 5; f++) {
+    char symbol[32];
+    snprintf(symbol, sizeof symbol, "test_%s", functions[f].name);
+    void (*run)(float *, long) = (void (*)(float *, long))dev_symbol(module, symbol);
+    for (uint64_t from = 0; from < 1ull << 32; from += (uint64_t)STEP * BLOCK) {
+      float x[BLOCK], y[BLOCK];
+      for (uint64_t i = 0; i < BLOCK; i++) {
+        uint32_t bits = (uint32_t)(from + i * STEP);
+        memcpy(&x[i], &bits, sizeof bits);
+      }
+      static const float special[] = {0,         -0.0f,      INFINITY,  -INFINITY, NAN,     1, -1,
+                                      0x1p-149f, -0x1p-149f, 88.72284f, -103.972f, -104.5f, 89};
+      memcpy(x, special, from ? 0 : sizeof special);
+      memcpy(y, x, sizeof x);
+      run(y, BLOCK);
+      for (int i = 0; i < BLOCK; i++)
+        if (!(ulps(y[i], functions[f].exact(x[i])) <= 2))
+          check_failed(__FILE__, __LINE__, "%s(%a) is %a, not %a", functions[f].name, (double)x[i], (double)y[i],
+                       functions[f].exact(x[i]));
+    }
+  }
+  rows_unload();
+  text_close(&source);
+  free(image);
+  dev_close(dev);
+}
