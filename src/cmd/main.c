@@ -18,6 +18,8 @@ const Command commands[] = {
     {"help", "before", "[COMMAND|SECTION|KEY ...]", "explains", false, cmd_help},
     {"tokenize", "before", "OUT.bin TEXT ...", "makes a token file of text files, a token a byte; - is standard input", false,
      cmd_tokenize},
+    {"ir", "inspect", RUN_WORDS " [--after=STAGE] [--program=NAME]",
+     "the run's programs after a stage of the compiler: model recompute shard simplify accumulate schedule fuse", false, cmd_ir},
     {"verify", "inspect", "HF_DIR REFERENCE.safetensors [--train FILE.json] [--dump FILE] [section.key=value ...]",
      "a model's logits, gradients and first training steps against a reference's", true, cmd_verify},
 };

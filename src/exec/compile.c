@@ -51,28 +51,34 @@ static bool has_parameters(const Graph *g) {
   return false;
 }
 
-static const Graph *stage(const Graph *g, const char *name, const CompileWatch *watch) {
+typedef struct Stages {
+  const char *program;
+  const CompileWatch *watch;
+} Stages;
+
+static const Graph *stage(const Stages *s, const char *name, const Graph *g) {
   graph_check(g, name);
-  if (watch && watch->graph) watch->graph(watch->self, name, g);
+  if (s->watch && s->watch->graph) s->watch->graph(s->watch->self, s->program, name, g);
   return g;
 }
 
-Program *compile(Arena *arena, const Graph *g, const StateTable *table, const Choices *choices, bool first, bool last,
-                 const CompileWatch *watch) {
-  stage(g, "model", watch);
+Program *compile(Arena *arena, const Graph *g, const StateTable *table, const Choices *choices, const char *name, bool first,
+                 bool last, const CompileWatch *watch) {
+  Stages s = {name, watch};
+  stage(&s, "model", g);
   g = graph_simplify(g, arena);
   if (choices->recompute_block) g = pass_recompute_block(g, arena);
-  stage(g, "recompute", watch);
+  stage(&s, "recompute", g);
   ShardOptions shard = {.axis = MESH_DP_SHARD, .whole = choices->whole, .first = first, .last = last};
   if (has_parameters(g)) g = pass_shard(g, arena, table, &shard);
-  stage(g, "shard", watch);
-  g = stage(graph_simplify(g, arena), "simplify", watch);
-  g = stage(pass_accumulate(g, arena), "accumulate", watch);
-  g = stage(pass_schedule(g, arena, choices->units_alive), "schedule", watch);
+  stage(&s, "shard", g);
+  g = stage(&s, "simplify", graph_simplify(g, arena));
+  g = stage(&s, "accumulate", pass_accumulate(g, arena));
+  g = stage(&s, "schedule", pass_schedule(g, arena, choices->units_alive));
   FuseOptions fuse = {.unfused = choices->unfused, .workspace = workspace, .self = (void *)choices};
   Program *program = fuse_program(arena, g, &fuse);
-  graph_check(program->graph, "fuse");
   program->source = g;
-  if (watch && watch->program) watch->program(watch->self, "fuse", program);
+  stage(&s, "fuse", program->graph);
+  if (watch && watch->program) watch->program(watch->self, name, "fuse", program);
   return program;
 }

@@ -27,17 +27,18 @@ typedef struct Choices {
 
 /* Called with the graph (or at the end, the program) after each stage; for printing. */
 typedef struct CompileWatch {
-  void (*graph)(void *self, const char *stage, const Graph *g);
-  void (*program)(void *self, const char *stage, const Program *program);
+  void (*graph)(void *self, const char *program, const char *stage, const Graph *g);
+  void (*program)(void *self, const char *program, const char *stage, const Program *lowered);
   void *self;
 } CompileWatch;
 
 extern const char *const compile_stages[]; /* in order; NULL at the end */
 
 /* g: a differentiated graph of a micro-step, or a graph without gradients; parameters and their gradients are still VAR_PARAM
- * loads and stores to "grad/NAME" (pass.h).  first, last: which micro-step of a step this is.  watch may be NULL. */
-Program *compile(Arena *arena, const Graph *g, const StateTable *table, const Choices *choices, bool first, bool last,
-                 const CompileWatch *watch);
+ * loads and stores to "grad/NAME" (pass.h).  first, last: which micro-step of a step this is.  name is for people.  watch may
+ * be NULL. */
+Program *compile(Arena *arena, const Graph *g, const StateTable *table, const Choices *choices, const char *name, bool first,
+                 bool last, const CompileWatch *watch);
 
 /* --- job ------------------------------------------------------------------------------------------------------------------ */
 

@@ -82,7 +82,8 @@ static bool reaches(Grouper *r, int node, int target, bool inside) {
   if (r->stamp[node] == r->now) return false;
   int mine = r->group[node] >= 0 ? find(r, r->group[node]) : -1;
   if (mine == target) return !inside;
-  if (node < r->groups.at[target].first) return false;
+  int last = mine >= 0 ? r->groups.at[mine].last : node; /* what runs with it */
+  if (last < r->groups.at[target].first) return false;
   r->stamp[node] = r->now;
   if (mine >= 0) { /* all of its kernel runs at once */
     for (int m = 0; m < r->members[mine].n; m++) {

@@ -63,12 +63,18 @@ static int reshape(Legalise *l, const Node *like, int value, Shape shape) {
   return push(l, &node, &value);
 }
 
+/* Whether a kernel can do the reduction as it is: along the last axis, or the sums of the columns of a matrix. */
+static bool stays(const Graph *g, const Node *x) {
+  const Shape *s = &graph_node(g, x->in[0])->shape;
+  return s->dim[x->n[0]] > 1 && (x->n[0] == s->rank - 1 || (x->op == OP_SUM && s->rank == 2));
+}
+
 /* The reduced axis becomes the last one, unless a kernel can do it as it is. */
 static int reduce(Legalise *l, const Node *x, int value) {
   int axis = (int)x->n[0], rank = x->shape.rank;
   const Shape s = graph_node(l->out, value)->shape;
   if (s.dim[axis] == 1) return value; /* the sum of one is the one */
-  if (axis == rank - 1 || (x->op == OP_SUM && rank == 2)) return push(l, x, &value);
+  if (stays(l->g, x)) return push(l, x, &value);
   Node permute = {.op = OP_PERMUTE, .nin = 1, .scope = x->scope, .phase = x->phase}, last = *x, back = permute;
   for (int i = 0; i < rank; i++) {
     permute.n[i] = i < axis ? i : i < rank - 1 ? i + 1 : axis;
@@ -102,8 +108,7 @@ static bool in_place(const Legalise *l, int user, int input) {
   int node = target_chain(l->g, l->uses, user, input);
   if (node < 0) return false;
   const Node *x = graph_node(l->g, node);
-  if (op_table[x->op].kind == KIND_REDUCE && (graph_node(l->g, x->in[0])->shape.dim[x->n[0]] == 1 || x->n[0] != x->shape.rank - 1))
-    return false;
+  if (op_table[x->op].kind == KIND_REDUCE && !stays(l->g, x)) return false;
   if (u->op != OP_STORE) return true;
   int var = graph_find_var(l->g, u->name);
   return l->read_last[var] <= node; /* nobody reads the old value after the new one is there */

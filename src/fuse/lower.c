@@ -101,9 +101,10 @@ static void big_results(Lower *l, int node, Step *step) {
     step->out[0] = arg_of(l, l->absorber[node] >= 0 ? l->absorber[node] : node);
     return;
   }
-  for (int i = node + 1; i < l->g->nodes.n && i <= node + 64; i++) {
-    const Node *r = graph_node(l->g, i);
-    if (r->op == OP_RESULT && r->in[0] == node && (l->live[i])) step->out[r->n[0]] = arg_of(l, i);
+  for (int r = l->result[node]; r >= 0; r = l->next_result[r]) {
+    StepArg *out = &step->out[graph_node(l->g, r)->n[0]];
+    CHECK(!out->shape.rank); /* equal nodes have been made one */
+    *out = arg_of(l, r);
   }
   for (int i = 0; i < results; i++) {
     if (step->out[i].shape.rank) continue;
@@ -169,9 +170,11 @@ static void emit(Lower *l, int node) {
     emit(l, x->in[1]);
   } else if (l->grouping->group[node] >= 0) {
     int group = l->grouping->group[node];
-    if (l->group_emitted[group]) return;
-    l->group_emitted[group] = true;
+    if (l->group_state[group] == GROUP_EMITTED) return;
+    CHECK(l->group_state[group] == GROUP_WAITING); /* else a kernel needs itself */
+    l->group_state[group] = GROUP_EMITTING;
     lower_kernel(l, group);
+    l->group_state[group] = GROUP_EMITTED;
   } else if (kind == KIND_BIG) {
     emit_big(l, node);
   } else if (kind == KIND_COLLECTIVE) {
@@ -193,6 +196,10 @@ static void find_live(Lower *l) {
   for (int i = l->g->nodes.n - 1; i >= 0; i--) {
     const Node *x = graph_node(l->g, i);
     if (x->op == OP_STORE) l->live[i] = true;
+    if (x->op == OP_RESULT && l->live[i]) {
+      l->next_result[i] = l->result[x->in[0]];
+      l->result[x->in[0]] = i;
+    }
     for (int k = 0; k < x->nin && l->live[i]; k++) l->live[x->in[k]] = true;
   }
 }
@@ -201,7 +208,7 @@ static void find_live(Lower *l) {
 static void find_in_memory(Lower *l) {
   for (int i = 0; i < l->g->nodes.n; i++) {
     const Node *x = graph_node(l->g, i);
-    if (!l->live[i]) continue;
+    if (!l->live[i] || is_view(x)) continue; /* a view's own users count */
     int group = l->grouping->group[i];
     if (group >= 0) vec_push(l->arena, &l->members[group], i);
     for (int k = 0; k < x->nin; k++) {
@@ -255,11 +262,13 @@ Program *fuse_lower(const Graph *g, Arena *arena, const Target *targets, const G
   l.emitted = arena_array(arena, bool, n);
   l.waited = arena_array(arena, bool, n);
   l.in_memory = arena_array(arena, bool, n);
-  l.group_emitted = arena_array(arena, bool, grouping->n);
+  l.group_state = arena_array(arena, GroupState, grouping->n);
   l.members = arena_array(arena, Ints, grouping->n);
   l.value = minus_ones(arena, n);
   l.own = minus_ones(arena, n);
   l.absorber = minus_ones(arena, n);
+  l.result = minus_ones(arena, n);
+  l.next_result = minus_ones(arena, n);
   l.collective = minus_ones(arena, n);
   l.var_buffer = minus_ones(arena, g->vars.n);
   find_live(&l);

@@ -7,6 +7,8 @@
 
 typedef VEC(int) Ints;
 
+typedef enum GroupState { GROUP_WAITING, GROUP_EMITTING, GROUP_EMITTED } GroupState;
+
 typedef struct Lower {
   const Graph *g;
   Arena *arena;
@@ -16,14 +18,15 @@ typedef struct Lower {
   VEC(Step) steps;
   VEC(Buffer) buffers;
   bool *live, *emitted, *waited;
-  bool *group_emitted;
-  Ints *members;   /* by group: live nodes in order */
-  bool *in_memory; /* by node of a kernel: somebody wants it from memory */
-  int *value;      /* by node: its value in the kernel being built */
-  int *own;        /* by node: the buffer of its dense result; -1 */
-  int *var_buffer; /* by var; -1 */
-  int *absorber;   /* by node: the absorbed ADD that this product belongs to; -1 */
-  int *collective; /* by node: which; -1 */
+  GroupState *group_state;
+  Ints *members;             /* by group: live nodes in order */
+  bool *in_memory;           /* by node of a kernel: somebody wants it from memory */
+  int *value;                /* by node: its value in the kernel being built */
+  int *own;                  /* by node: the buffer of its dense result; -1 */
+  int *var_buffer;           /* by var; -1 */
+  int *result, *next_result; /* by attention node: a live RESULT of it, and the one after; -1 */
+  int *absorber;             /* by node: the absorbed ADD that this product belongs to; -1 */
+  int *collective;           /* by node: which; -1 */
   int ncollectives;
 } Lower;
 

@@ -98,23 +98,19 @@ static int by_use(const void *a, const void *b) { return ((const Gather *)a)->us
 
 /* Finds the gathers in the order of their uses. */
 static Gather *find_gathers(const Schedule *s, int *n) {
-  int nodes = s->g->nodes.n;
-  int *source = arena_array(s->arena, int, nodes); /* the gather that a node is a view of, as index + 1 */
-  Gather *gathers = arena_array(s->arena, Gather, nodes);
+  int *index = arena_array(s->arena, int, s->g->nodes.n); /* by node: of a gather, + 1 */
+  Gather *gathers = arena_array(s->arena, Gather, s->g->nodes.n);
   *n = 0;
   for (int p = 0; p < s->order.n; p++) {
     int i = s->order.at[p];
     const Node *x = graph_node(s->g, i);
     if (x->op == OP_ALL_GATHER) {
       gathers[*n] = (Gather){i, s->order.n};
-      source[i] = ++*n;
+      index[i] = ++*n;
     }
     for (int k = 0; k < x->nin; k++) {
-      int from = source[x->in[k]];
-      if (from && op_table[x->op].kind == KIND_VIEW)
-        source[i] = from;
-      else if (from && gathers[from - 1].use > p)
-        gathers[from - 1].use = p;
+      int gather = index[x->in[k]];
+      if (gather && gathers[gather - 1].use > p) gathers[gather - 1].use = p;
     }
   }
   qsort(gathers, (size_t)*n, sizeof *gathers, by_use);

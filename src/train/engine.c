@@ -29,7 +29,7 @@ static ModelBatch batch_of(const EngineOptions *o) {
 
 static int add(Engine *e, const Graph *g, bool first, bool last, const char *name) {
   const EngineOptions *o = &e->options;
-  return job_add(e->job, compile(e->arena, g, e->states, &o->choices, first, last, o->watch), name);
+  return job_add(e->job, compile(e->arena, g, e->states, &o->choices, name, first, last, o->watch), name);
 }
 
 static void add_micro(Engine *e, int which, bool first, bool last, const char *name) {
