@@ -4,11 +4,12 @@
 #   test_version_is_told() { expect_run 0 "$hpctrain" --version; expect_out '^hpctrain '; }
 #   check_main "$@"
 # A test runs in a folder of its own ($PWD, empty, removed after it) and ends at its first command that fails.
-# $srcdir and $builddir are absolute, $hpctrain is the program.
+# $srcdir and $builddir are absolute, $hpctrain is the program; $slowdown is more than 1 where a sanitizer slows it.
 set -u
 srcdir=$(cd "${srcdir:-$(dirname "${BASH_SOURCE[0]}")/..}" && pwd)
 builddir=${builddir:-$PWD}
 hpctrain=$builddir/hpctrain
+slowdown=${slowdown:-1}
 export srcdir builddir hpctrain
 if [ "$(id -u)" = 0 ]; then export OMPI_ALLOW_RUN_AS_ROOT=1 OMPI_ALLOW_RUN_AS_ROOT_CONFIRM=1; fi
 

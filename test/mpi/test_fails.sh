@@ -54,7 +54,7 @@ test_srun_without_pmix_is_refused() {
 }
 
 test_64_ranks_start_and_end() {
-  expect_run 0 mpi 64 timeout 60 "$fails" ok
+  expect_run 0 mpi 64 timeout $((60 * slowdown)) "$fails" ok
   expect_out '^64 ranks, 1 node '
 }
 
