@@ -68,6 +68,7 @@ static void HPT_MM_NAME(SYMBOL, task)(const BigCall *call, HPT_MM_NAME(SYMBOL, R
                (int)HPT_MM_MIN((int64_t)HPT_ROWS, M - i), kc, 1);
     for (int64_t j = j0; j < j1; j += HPT_COLS) {
       hpt_pack(room->b, b + j * B1 + k0 * B0, B1, B0, HPT_COLS, (int)HPT_MM_MIN((int64_t)HPT_COLS, N - j), kc, 1);
+      /* The panel of b to be packed next is asked for meanwhile, some of its rows with each tile. */
       const float *next = b + (j + HPT_COLS < j1 ? (j + HPT_COLS) * B1 + k0 * B0 : j0 * B1 + (k0 + kc) * B0);
       int64_t ahead = 0, step = (kc * HPT_ROWS + i1 - i0 - 1) / (i1 - i0);
       for (int64_t i = i0; i < i1; i += HPT_ROWS) {
@@ -75,15 +76,15 @@ static void HPT_MM_NAME(SYMBOL, task)(const BigCall *call, HPT_MM_NAME(SYMBOL, R
           for (int lane = 0; lane < HPT_COLS; lane += 16) __builtin_prefetch(next + ahead * B0 + lane);
         const float *panel = PACKED ? room->a + (i - i0) / HPT_ROWS * HPT_MM_WIDE * KC : a + i * A0 + k0 * A1;
         float *at = c + i * C0 + j;
-        if (i + HPT_ROWS <= M && j + HPT_COLS <= N) {
-          HPT_MM_NAME(SYMBOL, tile)(panel, room->b, at, kc, add);
-        } else if (j + HPT_COLS <= N) {
-          HPT_MM_NAME(SYMBOL, lower)(panel, room->b, at, kc, add);
-        } else if (i + HPT_ROWS <= M) {
-          HPT_MM_NAME(SYMBOL, right)(panel, room->b, at, kc, add);
-        } else {
+        int low = M % HPT_ROWS && i + HPT_ROWS > M, right = N % HPT_COLS && j + HPT_COLS > N; /* 0 where there is no edge */
+        if (low && right)
           HPT_MM_NAME(SYMBOL, corner)(panel, room->b, at, kc, add);
-        }
+        else if (low)
+          HPT_MM_NAME(SYMBOL, lower)(panel, room->b, at, kc, add);
+        else if (right)
+          HPT_MM_NAME(SYMBOL, right)(panel, room->b, at, kc, add);
+        else
+          HPT_MM_NAME(SYMBOL, tile)(panel, room->b, at, kc, add);
       }
     }
   }

@@ -150,6 +150,7 @@ HPT_INLINE void hpt_tile(HptVec sum[HPT_ROWS][2], const float *a, int64_t a_row,
     for (int v = 0; v < vectors; v++) sum[i][v] = (HptVec){0};
   for (int64_t k = 0; k < depth; k++) {
     HptVec x[2];
+    if (a_k > HPT_COLS) __builtin_prefetch(a + (k + 16) * a_k); /* no hardware sees such strides coming */
 #pragma GCC unroll 2
     for (int v = 0; v < vectors; v++) x[v] = hpt_load(b + k * b_k + v * HPT_LANES);
 #pragma GCC unroll 16
@@ -182,6 +183,8 @@ HPT_INLINE void hpt_pack(float *panel, const float *from, int64_t lane_stride, i
     const float *at = from + k * k_stride;
     float *to = panel + k * wide;
     int lane = k < k4 ? fours : 0;
+    if (lane_stride == 1)
+      for (; lane + HPT_LANES <= lanes; lane += HPT_LANES) hpt_store(to + lane, hpt_load(at + lane) * scale);
     if (lane_stride == 1)
       for (; lane < fours; lane += 4) *(HptFourAt *)(to + lane) = *(const HptFourAt *)(at + lane) * scale;
     for (; lane < wide; lane++) to[lane] = lane < lanes ? at[lane * lane_stride] * scale : 0;

@@ -14,8 +14,8 @@
   { .op = "matmul", .name = #lib, .deterministic = true, .applies = may, .native = lib##_matmul, .library = lib##_library }
 
 static const BigImpl rows[] = {
-    LIBRARY_ROW(onednn, NULL),
     {.op = "matmul", .name = "own", .deterministic = true, .workspace = own_matmul_workspace, .text = own_matmul_text},
+    LIBRARY_ROW(onednn, NULL),
     LIBRARY_ROW(mkl, cblas_applies),
     LIBRARY_ROW(blis, cblas_applies),
     LIBRARY_ROW(openblas, cblas_applies),
