@@ -2,15 +2,16 @@
 # SPDX-License-Identifier: Apache-2.0
 # Checks the shape of the tree and prints what breaks it, "FILE:LINE: why"; ends with 1 when there is something.
 #   test/layers.sh [ROOT]        all checks; ROOT is the top of the sources
-#   test/layers.sh ROOT CHECK…   of includes, licence, length, lists, format
-# includes: both columns of the table of rooms in ARCHITECTURE.md.  licence: an SPDX line in every source.  length: at most
-# 800 lines.  lists: every source is in Makefile.am, every test program in test/plan too.  format: clang-format 14 changes
-# nothing (another version formats otherwise, so without 14 this check only says that it did not run).
+#   test/layers.sh ROOT CHECK…   of includes, models, licence, length, lists, format
+# includes: both columns of the table of rooms in ARCHITECTURE.md.  models: only src/model and io/names.c know a model by
+# name (comments and examples in the help apart).  licence: an SPDX line in every source.  length: at most 800 lines.  lists:
+# every source is in Makefile.am, every test program in test/plan too.  format: clang-format 14 changes nothing (another
+# version formats otherwise, so without 14 this check only says that it did not run).
 set -u
 root=${1:-$(dirname "$0")/..}
 shift $(($# > 0))
 cd "$root" || exit 1
-[ $# -gt 0 ] || set -- includes licence length lists format
+[ $# -gt 0 ] || set -- includes models licence length lists format
 
 # Headers of the C library and the kernel, which every room may include.
 libc='aio assert cpuid ctype dirent dlfcn elf endian errno execinfo fcntl fenv float fnmatch ftw getopt glob grp ifaddrs
@@ -68,6 +69,19 @@ check_includes() {
     /^[ \t]*#[ \t]*include/ { wrong("an include whose file cannot be seen") }
     /^[ \t]*#[ \t]*pragma[ \t]+omp/ {
       if (!((room, "omp.h") in foreign) && !((room, "*") in foreign)) wrong(room " may not use OpenMP")
+    }'
+}
+
+check_models() {
+  find src kernels io \( -name '*.[ch]' -o -name '*.cu' \) ! -path 'src/model/*' ! -path io/names.c | sort | xargs awk '
+    {
+      text = tolower($0)
+      gsub(/\.example = "[^"]*"/, "", text)
+      if (inside && !sub(/^.*\*\//, "", text)) next
+      gsub(/\/\*([^*]|\*[^\/])*\*\//, "", text)
+      inside = sub(/\/\*.*/, "", text)
+      if (match(text, /(^|[^a-z])(llama|mistral|mixtral|qwen|gpt|gemma|falcon|deepseek|phi)[0-9]*([^a-z]|$)/))
+        print FILENAME ":" FNR ": names a model; src/model and io/names.c know models, nothing else does"
     }'
 }
 

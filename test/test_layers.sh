@@ -69,6 +69,14 @@ test_table_gone_fires() {
   layers 1 includes
   expect_out 'no table of rooms'
 }
+test_model_named_elsewhere_fires() {
+  breaks models src/train/a.h 'bool gated = !strcmp(family, "llama");' '^src/train/a.h:2: names a model'
+  printf '%s\n' '/* as in' 'llama */ int x; /* llama */' '.example = "llama2-7b"' > src/train/a.h
+  layers 0 models
+  printf '/* llama\n*/ int y = MODEL_LLAMA3;' > src/train/a.h
+  layers 1 models
+  expect_out '^src/train/a.h:2: names'
+}
 test_missing_licence_fires() {
   tree
   layers 0 licence

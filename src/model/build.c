@@ -75,8 +75,9 @@ ModelNodes model_build(Graph *g, const ModelConfig *config, const ModelBatch *ba
                       .labels = input(g, "labels", SHAPE(T)),
                       .start = input(g, "start", SHAPE(B, S)),
                       .order = input(g, "order", SHAPE(T))};
+  const char *family = config->family ? config->family : families[0].name;
   size_t i = 0;
-  while (i < sizeof families / sizeof *families && strcmp(families[i].name, config->family)) i++;
+  while (i < sizeof families / sizeof *families && strcmp(families[i].name, family)) i++;
   CHECK(i < sizeof families / sizeof *families);
   families[i].forward(&m, &model);
   model.params = m.params.at;

@@ -7,16 +7,16 @@
 #include "src/ir/ir.h"
 
 /* How rotary positions are stretched beyond the trained length. */
-typedef enum ModelRope { MODEL_ROPE_DEFAULT, MODEL_ROPE_LLAMA3 } ModelRope;
+typedef enum ModelRope { MODEL_ROPE_DEFAULT, MODEL_ROPE_WAVELENGTH } ModelRope;
 
 typedef struct ModelConfig {
-  const char *family; /* of the model table: "llama" */
+  const char *family; /* of the model table: "llama"; NULL: its first row */
   int64_t vocab, hidden, intermediate, layers, heads, kv_heads, head_dim, max_positions;
   double norm_eps, init_std;
   bool tied; /* the head is the embedding table */
   struct {
     ModelRope kind;
-    double theta, factor, low_freq_factor, high_freq_factor; /* the last three: llama3 */
+    double theta, factor, low_freq_factor, high_freq_factor; /* the last three: MODEL_ROPE_WAVELENGTH */
     int64_t original_positions;
   } rope;
 } ModelConfig;

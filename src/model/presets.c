@@ -7,7 +7,7 @@
 #define LLAMA(V, C, F, L, H, G, D, P, EPS)                                                                                         \
   .family = "llama", .vocab = V, .hidden = C, .intermediate = F, .layers = L, .heads = H, .kv_heads = G, .head_dim = D,            \
   .max_positions = P, .norm_eps = EPS, .init_std = 0.02
-#define LLAMA3_ROPE .rope = {MODEL_ROPE_LLAMA3, 500000, 8, 1, 4, 8192}
+#define LLAMA3_ROPE .rope = {MODEL_ROPE_WAVELENGTH, 500000, 8, 1, 4, 8192}
 
 static const char *const names[] = {"llama2-7b",    "llama2-13b",    "llama2-70b",     "llama3-8b", "llama3.1-8b",
                                     "llama3.1-70b", "llama3.1-405b", "tinyllama-1.1b", "llama-5m",  NULL};

@@ -8,7 +8,7 @@
 #include "io/safetensors.h"
 
 static ModelConfig from_hf(const HfConfig *hf) {
-  static const ModelRope ropes[ROPE_KINDS] = {[ROPE_DEFAULT] = MODEL_ROPE_DEFAULT, [ROPE_WAVELENGTH] = MODEL_ROPE_LLAMA3};
+  static const ModelRope ropes[ROPE_KINDS] = {[ROPE_DEFAULT] = MODEL_ROPE_DEFAULT, [ROPE_WAVELENGTH] = MODEL_ROPE_WAVELENGTH};
   return (ModelConfig){
       .family = name_architecture(hf->architecture)->model_type,
       .vocab = hf->vocab_size,
@@ -29,7 +29,6 @@ static ModelConfig from_hf(const HfConfig *hf) {
 
 static ModelConfig from_shape(const Config *c) {
   return (ModelConfig){
-      .family = "llama",
       .vocab = c->model.vocab_size,
       .hidden = c->model.hidden_size,
       .intermediate = c->model.intermediate_size,
