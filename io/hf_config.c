@@ -247,15 +247,22 @@ static bool read_root(Reader *r, json_t *root, HfConfig *config) {
   return true;
 }
 
-bool try_hf_config_read(Arena *arena, const char *path, HfConfig *config, Why *why) {
-  struct stat info;
-  if (!stat(path, &info) && S_ISDIR(info.st_mode)) path = arena_printf(arena, "%s/config.json", path);
+static bool read_root_take(Arena *arena, const char *path, json_t *root, HfConfig *config, Why *why) {
   Reader r = {.arena = arena, .path = path, .why = why};
   *config = (HfConfig){0};
-  json_t *root = json_parse_file(path, why);
   bool ok = root && read_root(&r, root, config);
   json_decref(root);
   return ok;
+}
+
+bool try_hf_config_read(Arena *arena, const char *path, HfConfig *config, Why *why) {
+  struct stat info;
+  if (!stat(path, &info) && S_ISDIR(info.st_mode)) path = arena_printf(arena, "%s/config.json", path);
+  return read_root_take(arena, path, json_parse_file(path, why), config, why);
+}
+
+bool try_hf_config_parse(Arena *arena, const char *name, const char *text, HfConfig *config, Why *why) {
+  return read_root_take(arena, name, json_parse(text, strlen(text), name, why), config, why);
 }
 
 HfConfig hf_config_read(Arena *arena, const char *path) {
@@ -277,7 +284,7 @@ static void put_fields(json_t *object, const Field *table, int n, const void *fr
   }
 }
 
-bool try_hf_config_write(const char *path, const HfConfig *config, Why *why) {
+static json_t *to_json(const HfConfig *config) {
   const NameArchitecture *known = name_architecture(config->architecture);
   json_t *root = json_pack("{s:[s], s:s, s:b, s:b, s:s, s:s}", "architectures", known->architecture, "model_type",
                            known->model_type, "attention_bias", 0, "mlp_bias", 0, "hidden_act", "silu", "torch_dtype", "float32");
@@ -290,5 +297,18 @@ bool try_hf_config_write(const char *path, const HfConfig *config, Why *why) {
   }
   CHECK(!json_object_set_new(root, "rope_theta", json_real(config->rope.theta)));
   CHECK(!json_object_set_new(root, "rope_scaling", scaling));
-  return try_json_write_take(path, root, why);
+  return root;
+}
+
+bool try_hf_config_write(const char *path, const HfConfig *config, Why *why) {
+  return try_json_write_take(path, to_json(config), why);
+}
+
+void hf_config_print(const HfConfig *config, Text *out) {
+  json_t *root = to_json(config);
+  char *text = json_dumps(root, JSON_INDENT(2) | JSON_REAL_PRECISION(17));
+  CHECK(text);
+  text_printf(out, "%s\n", text);
+  free(text);
+  json_decref(root);
 }

@@ -9,6 +9,7 @@
 #include "io/names.h"
 #include "src/base/arena.h"
 #include "src/base/fail.h"
+#include "src/base/text.h"
 
 typedef struct HfRope {
   RopeKind kind;
@@ -36,8 +37,11 @@ typedef struct HfConfig {
  * the rope_parameters form and the older rope_theta + rope_scaling form are read. */
 HfConfig hf_config_read(Arena *arena, const char *path);
 bool try_hf_config_read(Arena *arena, const char *path, HfConfig *config, Why *why);
+/* The same from a text; name is what errors call it. */
+bool try_hf_config_parse(Arena *arena, const char *name, const char *text, HfConfig *config, Why *why);
 
 /* In the older form, which every version reads.  path is the file. */
 bool try_hf_config_write(const char *path, const HfConfig *config, Why *why);
+void hf_config_print(const HfConfig *config, Text *out);
 
 #endif

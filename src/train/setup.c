@@ -3,12 +3,12 @@
 
 #include <string.h>
 
-#include "io/hf_config.h"
 #include "io/names.h"
 #include "io/safetensors.h"
 
-static ModelConfig from_hf(const HfConfig *hf) {
-  static const ModelRope ropes[ROPE_KINDS] = {[ROPE_DEFAULT] = MODEL_ROPE_DEFAULT, [ROPE_WAVELENGTH] = MODEL_ROPE_WAVELENGTH};
+static const ModelRope ropes[ROPE_KINDS] = {[ROPE_DEFAULT] = MODEL_ROPE_DEFAULT, [ROPE_WAVELENGTH] = MODEL_ROPE_WAVELENGTH};
+
+ModelConfig setup_model_from_hf(const HfConfig *hf) {
   return (ModelConfig){
       .family = name_architecture(hf->architecture)->model_type,
       .vocab = hf->vocab_size,
@@ -25,6 +25,30 @@ static ModelConfig from_hf(const HfConfig *hf) {
       .rope = {ropes[hf->rope.kind], hf->rope.theta, hf->rope.factor, hf->rope.low_freq_factor, hf->rope.high_freq_factor,
                hf->rope.original_max_position_embeddings},
   };
+}
+
+HfConfig setup_model_to_hf(const ModelConfig *m) {
+  HfConfig hf = {
+      .hidden_size = m->hidden,
+      .intermediate_size = m->intermediate,
+      .num_hidden_layers = m->layers,
+      .num_attention_heads = m->heads,
+      .num_key_value_heads = m->kv_heads,
+      .head_dim = m->head_dim,
+      .vocab_size = m->vocab,
+      .max_position_embeddings = m->max_positions,
+      .rms_norm_eps = m->norm_eps,
+      .initializer_range = m->init_std,
+      .tie_word_embeddings = m->tied,
+      .rope = {.theta = m->rope.theta,
+               .factor = m->rope.factor,
+               .low_freq_factor = m->rope.low_freq_factor,
+               .high_freq_factor = m->rope.high_freq_factor,
+               .original_max_position_embeddings = m->rope.original_positions},
+  };
+  while (strcmp(name_architecture(hf.architecture)->model_type, m->family)) hf.architecture++;
+  while (ropes[hf.rope.kind] != m->rope.kind) hf.rope.kind++;
+  return hf;
 }
 
 static ModelConfig from_shape(const Config *c) {
@@ -52,7 +76,7 @@ ModelConfig setup_model(Arena *arena, const Config *c, Text *warnings) {
   } else if (path) {
     HfConfig hf = hf_config_read(arena, path);
     for (int i = 0; i < hf.n_warnings; i++) text_printf(warnings, "%s\n", hf.warnings[i]);
-    model = from_hf(&hf);
+    model = setup_model_from_hf(&hf);
   } else {
     model = from_shape(c);
   }

@@ -3,12 +3,17 @@
 #ifndef TRAIN_SETUP_H
 #define TRAIN_SETUP_H
 
+#include "io/hf_config.h"
 #include "src/config/config.h"
 #include "src/train/engine.h"
 
 /* The model that the run file names: preset, config.json, Hugging Face folder or shape.  Fields of a config.json that were
  * not understood are noted in warnings, a line each. */
 ModelConfig setup_model(Arena *arena, const Config *c, Text *warnings);
+
+/* Between a config.json and a model. */
+ModelConfig setup_model_from_hf(const HfConfig *hf);
+HfConfig setup_model_to_hf(const ModelConfig *model);
 
 /* Everything but the programs wanted (train, eval, …), the batch and watch. */
 EngineOptions setup_options(const Config *c, const ModelConfig *model, int threads);

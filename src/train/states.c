@@ -1,0 +1,108 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* Each rank writes and reads only its own ranges of the whole tensors. */
+#include "src/train/states.h"
+
+#include <string.h>
+
+#include "io/hf_config.h"
+#include "src/train/setup.h"
+
+static const char *const slot_folders[] = {[SLOT_PARAM] = "/model", [SLOT_M] = "/optim/m", [SLOT_V] = "/optim/v"};
+
+enum { COUNTERS = 2 };
+
+static const char *tensor_path(Arena *arena, StateSlot slot, const StateParam *param) {
+  return arena_printf(arena, "%s/%s", slot_folders[slot], param->name);
+}
+
+/* The part of a parameter that this rank saves: its shard, or where every rank has all an equal part; *at is its place in the
+ * unit's vector. */
+static CkptPiece piece_of(const StateTable *states, Mesh *mesh, int p, int64_t *at) {
+  const StateParam *param = &states->params[p];
+  int64_t n = shape_size(&param->shape), first = 0, count = 0, r = mesh_index(mesh, MESH_DP_SHARD), R = states->ranks;
+  if (states->sharded) {
+    state_piece(states, p, (int)r, &first, &count, at);
+  } else {
+    first = n / R * r + (r < n % R ? r : n % R);
+    count = n / R + (r < n % R);
+    *at = param->offset + first;
+  }
+  return (CkptPiece){first, count > 0 ? count : 0, NULL};
+}
+
+static CkptTensor tensor_of(Arena *arena, Mesh *mesh, const Engine *engine, StateSlot slot, int p) {
+  const StateTable *states = engine_states(engine);
+  const StateParam *param = &states->params[p];
+  CkptPiece *piece = arena_new(arena, CkptPiece);
+  int64_t at = 0;
+  *piece = piece_of(states, mesh, p, &at);
+  if (piece->n) piece->at = engine_state(engine, slot, param->unit) + at;
+  CkptTensor t = {.path = tensor_path(arena, slot, param),
+                  .dtype = DT_F32,
+                  .rank = param->shape.rank,
+                  .pieces = piece,
+                  .n_pieces = piece->n > 0};
+  memcpy(t.shape, param->shape.dim, sizeof *t.shape * (size_t)t.rank);
+  return t;
+}
+
+bool try_states_save(Comm *comm, Mesh *mesh, const Engine *engine, const StatesSave *save, Why *why) {
+  Arena *arena = arena_open();
+  const StateTable *states = engine_states(engine);
+  bool first = comm_rank(comm) == 0;
+  CkptTensor *tensors = arena_array(arena, CkptTensor, STATE_SLOTS * states->nparams + COUNTERS), *t = tensors;
+  for (StateSlot slot = SLOT_PARAM; slot <= SLOT_V; slot++)
+    for (int p = 0; p < states->nparams; p++) *t++ = tensor_of(arena, mesh, engine, slot, p);
+  CkptPiece updates = {0, 1, engine_updates(engine)}, step = {0, 1, &save->step};
+  *t++ = (CkptTensor){.path = "/state/updates", .dtype = DT_F32, .pieces = &updates, .n_pieces = first};
+  *t++ = (CkptTensor){.path = "/state/step", .dtype = DT_I64, .pieces = &step, .n_pieces = first};
+  CkptSave all = {save->folder, save->step, tensors, (int)(t - tensors), save->texts, save->n_texts, save->facts, save->n_facts};
+  bool ok = try_ckpt_write(comm, &all, why);
+  arena_close(arena);
+  return ok;
+}
+
+static void check_shape(const Ckpt *ckpt, const char *path, const Shape *want) {
+  const CkptEntry *e = ckpt_find(ckpt, path);
+  bool same = e && !e->is_text && e->rank == want->rank;
+  for (int i = 0; same && i < want->rank; i++) same = e->shape[i] == want->dim[i];
+  if (!same)
+    fail(FAIL_INPUT, "%s: %s %s\nhelp: the checkpoint is of another model", ckpt_folder(ckpt), path,
+         e ? "has another shape than the model's" : "is not there");
+}
+
+void states_load(Engine *engine, Mesh *mesh, const Ckpt *ckpt) {
+  Arena *arena = arena_open();
+  const StateTable *states = engine_states(engine);
+  for (StateSlot slot = SLOT_PARAM; slot <= SLOT_V; slot++)
+    for (int p = 0; p < states->nparams; p++) {
+      const StateParam *param = &states->params[p];
+      float *vector = engine_state(engine, slot, param->unit);
+      int64_t first, n, at;
+      if (!vector) continue; /* moments, of an engine that does not train */
+      const char *path = tensor_path(arena, slot, param);
+      check_shape(ckpt, path, &param->shape);
+      if (state_piece(states, p, mesh_index(mesh, MESH_DP_SHARD), &first, &n, &at))
+        ckpt_read(ckpt, path, DT_F32, first, n, vector + at);
+    }
+  if (engine_updates(engine)) ckpt_read(ckpt, "/state/updates", DT_F32, 0, 1, engine_updates(engine));
+  arena_close(arena);
+}
+
+const char *states_model_text(Arena *arena, const ModelConfig *model) {
+  HfConfig hf = setup_model_to_hf(model);
+  Text text = {0};
+  hf_config_print(&hf, &text);
+  const char *copy = arena_strdup(arena, text.at);
+  text_close(&text);
+  return copy;
+}
+
+ModelConfig states_model(Arena *arena, const Ckpt *ckpt) {
+  const char *name = arena_printf(arena, "%s: /run/model", ckpt_folder(ckpt)), *text = ckpt_text(ckpt, arena, "model");
+  Why why = {"it is not there"};
+  HfConfig hf;
+  if (!text || !try_hf_config_parse(arena, name, text, &hf, &why))
+    fail(FAIL_INPUT, "%s: %s\nhelp: use a checkpoint that hpctrain train has saved", name, why.text);
+  return setup_model_from_hf(&hf);
+}

@@ -1,0 +1,34 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* What a checkpoint holds of a run, and the way between it and an engine's vectors, on any number of ranks:
+ *
+ *   /model/NAME, /optim/m/NAME, /optim/v/NAME   f32, whole tensors under their Hugging Face names
+ *   /state/updates                              f32: applied updates
+ *   /state/step                                 i64: steps done, skipped ones included
+ *   /run/config                                 the resolved run file; config_parse reads it
+ *   /run/model                                  the model's config.json, so that a step folder needs nothing beside it
+ *   /run/choices                                kernels that were chosen by measurement; "" when by the fixed rule */
+#ifndef TRAIN_STATES_H
+#define TRAIN_STATES_H
+
+#include "io/ckpt.h"
+#include "src/train/engine.h"
+
+typedef struct StatesSave {
+  const char *folder; /* RUN/checkpoints */
+  int64_t step;
+  const CkptText *texts, *facts; /* rank 0's count */
+  int n_texts, n_facts;
+} StatesSave;
+
+/* All ranks; as try_ckpt_write. */
+bool try_states_save(Comm *comm, Mesh *mesh, const Engine *engine, const StatesSave *save, Why *why);
+
+/* After engine_start.  Fills this rank's parameters and, where the engine trains, its moments and the count of updates; a
+ * tensor that is not there or has another shape is an input error that names it. */
+void states_load(Engine *engine, Mesh *mesh, const Ckpt *ckpt);
+
+/* /run/model both ways. */
+const char *states_model_text(Arena *arena, const ModelConfig *model);
+ModelConfig states_model(Arena *arena, const Ckpt *ckpt);
+
+#endif
