@@ -27,15 +27,17 @@ static double task_cost(int64_t m, int64_t n, int64_t mtiles, int64_t ntiles, bo
   return (double)rounds * ((double)(m * n) + 0.5 * (double)n + (packed ? 0.33 : 0.02) * (double)m + 0.1);
 }
 
+/* The least size that cuts tiles into no more parts than `most` does: the only one worth a look among those.  0 of 0. */
+static int64_t part_size(int64_t tiles, int64_t most) { return most ? divide_up(tiles, divide_up(tiles, most)) : 0; }
+
 static Blocking blocking_of(const BigCall *call) {
   const BigView *a = &call->in[0];
   int64_t M = call->out[0].dim[0], N = call->out[0].dim[1], K = a->dim[1];
   int64_t ntiles = divide_up(N, COLS), mtiles = divide_up(M, ROWS), lead = a->stride[1] == 1 ? a->stride[0] : a->stride[1];
   Blocking best = {.KC = divide_up(divide_up(K, divide_up(K, DEPTH)), 4) * 4, .packed = lead * 4 % CROWD == 0};
   double least = 0;
-  for (int64_t m = best.packed ? smaller(mtiles, MC_PACKED) : mtiles; m > 0; m--)
-    for (int64_t parts = 1; parts <= ntiles; parts++) {
-      int64_t n = divide_up(ntiles, parts);
+  for (int64_t m = part_size(mtiles, best.packed ? smaller(mtiles, MC_PACKED) : mtiles); m > 0; m = part_size(mtiles, m - 1))
+    for (int64_t n = ntiles; n > 0; n = part_size(ntiles, n - 1)) {
       double cost = task_cost(m, n, mtiles, ntiles, best.packed, call->threads);
       if (best.MC && cost >= least) continue;
       least = cost;
