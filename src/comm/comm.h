@@ -23,6 +23,8 @@ typedef struct Comm Comm; /* the job */
 Comm *comm_boot(int *argc, char ***argv);
 /* One rank that never touches MPI; for commands that need no ranks, and tests. */
 Comm *comm_self(void);
+/* Rank 0 of so many on this node, for plans: what is compiled with it is what they would run, and none of it can be run. */
+Comm *comm_plan(int ranks);
 void comm_set_error_file(Comm *comm, const char *path);
 void comm_close(Comm *comm); /* finalises in the right order; all ranks */
 

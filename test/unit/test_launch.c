@@ -148,3 +148,17 @@ TEST(one_rank_alone_has_everything_at_once) {
   mesh_close(mesh);
   comm_close(comm);
 }
+
+TEST(planned_ranks_have_a_mesh_and_exchange_nothing) {
+  Comm *comm = comm_plan(64);
+  EXPECT(comm_rank(comm) == 0 && comm_size(comm) == 64 && !comm_mpi(comm));
+  EXPECT(comm_core_share(comm) >= 1);
+  Mesh *mesh = mesh_open(comm, (const int[MESH_AXES]){1, 1, 64, 1, 1});
+  EXPECT(mesh_dp_size(mesh) == 64 && mesh_dp_index(mesh) == 0);
+  float x[64] = {0};
+  EXPECT_FAIL(FAIL_BUG, "a planned rank exchanges nothing", { comm_barrier(comm); });
+  EXPECT_FAIL(FAIL_BUG, "a planned rank exchanges nothing",
+              { comm_prepare(mesh, MESH_DP_SHARD, COMM_ALL_GATHER, x, x, 1, DT_F32, NULL, "a test"); });
+  mesh_close(mesh);
+  comm_close(comm);
+}
