@@ -20,8 +20,11 @@ BigCall big_call(const Step *step, int threads) {
   return call;
 }
 
+/* The only row allowed; NULL: any. */
+static const char *only_row(const Step *step, const Choices *choices) { return step->op == OP_MATMUL ? choices->matmul : NULL; }
+
 const BigImpl *big_choose(const Step *step, const BigCall *call, const Choices *choices) {
-  return kernels_choose(op_table[step->op].name, call, step->op == OP_MATMUL ? choices->matmul : NULL);
+  return kernels_choose(op_table[step->op].name, call, only_row(step, choices));
 }
 
 CommKind collective_kind(Op op) {
@@ -40,8 +43,7 @@ static size_t workspace(void *self, const Step *step, const Graph *g) {
   if (step->kind == STEP_COLLECTIVE_START)
     return comm_workspace(collective_kind(step->op), collective_count(step), step->in[0].dtype, (int)step->n[1]);
   BigCall call = big_call(step, choices->threads);
-  const BigImpl *row = big_choose(step, &call, choices);
-  return row->workspace ? row->workspace(&call) : 0;
+  return kernels_workspace(op_table[step->op].name, &call, only_row(step, choices));
 }
 
 /* The update works on units already. */

@@ -71,4 +71,10 @@ void *job_var(const Job *job, const char *name, int64_t *n);
 
 void job_run(Job *job, int program);
 
+/* From now on every run adds each step's seconds to job_seconds (by step of the program, all zero at first). */
+void job_time(Job *job);
+const double *job_seconds(const Job *job, int program);
+/* What a step is called in a profile: "matmul 2048x688x256", "kernel mul, sum, rsqrt…". */
+const char *job_step_name(Arena *arena, const Job *job, int program, int step);
+
 #endif

@@ -31,6 +31,7 @@ typedef struct JobProgram {
   int *var;      /* of the program's graph -> of the job */
   size_t *table; /* by buffer: offset of a BUFFER_TABLE's constants */
   Bound *steps;
+  double *seconds; /* by step; NULL: not timed */
 } JobProgram;
 
 struct Job {
@@ -224,6 +225,23 @@ void *job_var(const Job *job, const char *name, int64_t *n) {
 
 static void interpret(Job *job, const JobProgram *p);
 
+static void run_step(const Job *job, Bound *s) {
+  switch (s->kind) {
+  case STEP_KERNEL:
+    s->kernel(s->pointers, job->choices->threads);
+    break;
+  case STEP_BIG:
+    s->big(&s->call);
+    break;
+  case STEP_COLLECTIVE_START:
+    comm_start(s->op);
+    break;
+  case STEP_COLLECTIVE_WAIT:
+    comm_wait(s->op);
+    break;
+  }
+}
+
 void job_run(Job *job, int program) {
   JobProgram *p = &job->programs.at[program];
   if (job->interpreted) {
@@ -231,23 +249,47 @@ void job_run(Job *job, int program) {
     return;
   }
   for (int i = 0; i < p->program->nsteps; i++) {
-    Bound *s = &p->steps[i];
-    switch (s->kind) {
-    case STEP_KERNEL:
-      s->kernel(s->pointers, job->choices->threads);
-      break;
-    case STEP_BIG:
-      s->big(&s->call);
-      break;
-    case STEP_COLLECTIVE_START:
-      comm_start(s->op);
-      break;
-    case STEP_COLLECTIVE_WAIT:
-      comm_wait(s->op);
-      break;
-    }
+    double begin = p->seconds ? clock_seconds() : 0;
+    run_step(job, &p->steps[i]);
+    if (p->seconds) p->seconds[i] += clock_seconds() - begin;
   }
 }
+
+/* --- timing ---------------------------------------------------------------------------------------------------------------- */
+
+void job_time(Job *job) {
+  for (int i = 0; i < job->programs.n; i++) {
+    JobProgram *p = &job->programs.at[i];
+    if (!p->seconds) p->seconds = arena_array(job->arena, double, p->program->nsteps);
+  }
+}
+
+const double *job_seconds(const Job *job, int program) { return job->programs.at[program].seconds; }
+
+static void print_shape(Text *text, const Shape *s) {
+  for (int i = 0; i < s->rank; i++) text_printf(text, "%s%lld", i ? "x" : " ", (long long)s->dim[i]);
+}
+
+const char *job_step_name(Arena *arena, const Job *job, int program, int step) {
+  const Step *s = &job->programs.at[program].program->steps[step];
+  Text text = {0};
+  if (s->kind == STEP_KERNEL) {
+    text_printf(&text, "kernel");
+    print_shape(&text, &s->kernel->domain);
+    for (int i = 0; i < s->kernel->nvalues; i++)
+      if (s->kernel->values[i].kop == K_POINTWISE) text_printf(&text, " %s", op_table[s->kernel->values[i].op].name);
+  } else {
+    static const char *const waits[] = {[STEP_BIG] = "", [STEP_COLLECTIVE_START] = "start ", [STEP_COLLECTIVE_WAIT] = "wait "};
+    text_printf(&text, "%s%s", waits[s->kind], op_table[s->op].name);
+    print_shape(&text, &s->in[0].shape);
+    if (s->op == OP_MATMUL) text_printf(&text, "x%lld%s", (long long)s->out[0].shape.dim[1], s->n[0] ? " accumulating" : "");
+  }
+  const char *name = arena_strdup(arena, text.at);
+  text_close(&text);
+  return name;
+}
+
+/* --- the interpreter -------------------------------------------------------------------------------------------------------- */
 
 /* The interpreter's collectives: through float32, as the compiled program's. */
 static void interpret_collective(void *self, const Node *node, const double *in, double *out) {
