@@ -11,7 +11,11 @@ srcdir=$(cd "${srcdir:-$(dirname "$0")/..}" && pwd)
 builddir=$PWD
 plan=${PLAN:-$srcdir/test/plan}
 export srcdir builddir
-if [ "$(id -u)" = 0 ]; then export OMPI_ALLOW_RUN_AS_ROOT=1 OMPI_ALLOW_RUN_AS_ROOT_CONFIRM=1; fi
+as_root= # for the printed command
+if [ "$(id -u)" = 0 ]; then
+  as_root='OMPI_ALLOW_RUN_AS_ROOT=1 OMPI_ALLOW_RUN_AS_ROOT_CONFIRM=1 '
+  export OMPI_ALLOW_RUN_AS_ROOT=1 OMPI_ALLOW_RUN_AS_ROOT_CONFIRM=1
+fi
 # A sanitizer's build is slower.  Its leak checker unwinds slowly, or it loses the frames by which test/leaks.supp knows a
 # library, and keeps off thread-local storage, on which it crashes after a library was unloaded.
 export slowdown=1
@@ -86,7 +90,7 @@ run_row() {
   [ "$bad" = 0 ] && return
   printf '%s\n' "${verdict#*$'\n'}"
   tail -n 20 "$log.err" | sed 's/^/  | /'
-  printf '  log    %s.out, .err\n  again  cd %s && srcdir=%s builddir=%s %s\n' "$log" "$builddir" "$srcdir" "$builddir" "${run[*]} [NAME…]"
+  printf '  log    %s.out, .err\n  again  cd %s && %ssrcdir=%s builddir=%s %s\n' "$log" "$builddir" "$as_root" "$srcdir" "$builddir" "${run[*]} [NAME…]"
 }
 
 # wanted NAME TIER: is this row among those asked for?
