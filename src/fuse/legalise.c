@@ -114,11 +114,39 @@ static bool in_place(const Legalise *l, int user, int input) {
   return l->read_last[var] <= node; /* nobody reads the old value after the new one is there */
 }
 
+/* A value made of indices and constants alone, by cheap ops: every kernel makes its own, so that sharing it does not tie
+ * kernels together (one mask for the weight decay of all layers). */
+static bool is_free(const Graph *g, int node) {
+  static const bool dear[OP_COUNT] = {[OP_EXP] = true, [OP_EXPM1] = true, [OP_LOG] = true,     [OP_SIN] = true,
+                                      [OP_COS] = true, [OP_TANH] = true,  [OP_SIGMOID] = true, [OP_DIV] = true};
+  const Node *x = graph_node(g, node);
+  if (x->op == OP_IOTA || constant_of(g, node)) return true;
+  if (is_view(x) && shape_size(&graph_node(g, x->in[0])->shape) == 1) return true; /* a scalar, repeated */
+  if (op_table[x->op].kind != KIND_POINTWISE || dear[x->op]) return false;
+  for (int k = 0; k < x->nin; k++)
+    if (!is_free(g, x->in[k])) return false;
+  return true;
+}
+
+/* A copy of a free value for one user, in new nodes down to constants and scalars. */
+static int copy_free(Legalise *l, const Node *user, int node) {
+  Node x = *graph_node(l->g, node);
+  if (op_table[x.op].kind != KIND_POINTWISE && x.op != OP_IOTA) return l->map[node];
+  int *in = arena_array(l->out->arena, int, x.nin);
+  for (int k = 0; k < x.nin; k++) in[k] = copy_free(l, user, x.in[k]);
+  x.scope = user->scope;
+  x.phase = user->phase;
+  return push(l, &x, in);
+}
+
 static int legalise_node(Legalise *l, int i) {
   const Node *x = graph_node(l->g, i);
   int *in = arena_array(l->out->arena, int, x->nin);
-  for (int k = 0; k < x->nin; k++) in[k] = l->map[x->in[k]];
   OpKind kind = op_table[x->op].kind;
+  for (int k = 0; k < x->nin; k++) {
+    bool copy = (kind == KIND_POINTWISE || kind == KIND_REDUCE) && l->uses[x->in[k]] > 1 && is_free(l->g, x->in[k]);
+    in[k] = copy ? copy_free(l, x, x->in[k]) : l->map[x->in[k]];
+  }
   if (x->op == OP_RESHAPE) return reshape(l, x, in[0], x->shape);
   if (kind == KIND_REDUCE) return reduce(l, x, in[0]);
   if (kind == KIND_BIG || kind == KIND_COLLECTIVE)

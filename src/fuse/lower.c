@@ -179,8 +179,10 @@ static void emit(Lower *l, int node) {
     emit_big(l, node);
   } else if (kind == KIND_COLLECTIVE) {
     emit_collective(l, node);
+  } else if (kind == KIND_STORE) {
+    lower_require(l, x->in[0]); /* the schedule put it where a collective has had time: its input need not live on */
   } else {
-    for (int k = 0; k < x->nin; k++) emit(l, x->in[k]); /* views, results, stores: nothing of their own */
+    for (int k = 0; k < x->nin; k++) emit(l, x->in[k]); /* views, results: nothing of their own */
   }
 }
 
