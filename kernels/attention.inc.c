@@ -1,16 +1,17 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Attention forward: softmax on the fly over blocks of keys (Milakov, Gimelshein 2018; Dao et al., "FlashAttention", 2022).
  *
- * Appears once a call; defined before it: SYMBOL, D, DP (D rounded up to 16), HEADS.  A task is a block of queries of up to
- * HEADS heads that share keys; it is one thread's from first key to last, so bits do not depend on the number of threads. */
+ * Appears once a call; defined before it: SYMBOL, D, DP (D rounded up to 16), HEADS, QUERIES (a multiple of 96), ROOM.  A
+ * task is QUERIES queries of up to HEADS heads that share keys; it is one thread's from first key to last, so bits do not depend on
+ * the number of threads. */
 
 /* What a thread works in. */
 typedef struct HPT_AT_NAME(SYMBOL, Room) {
-  float k[HPT_AT_BLOCK * D], v[HPT_AT_BLOCK * DP];                /* a block of keys, as panels; of values */
-  float q[HEADS][HPT_AT_BLOCK * DP], o[HEADS][HPT_AT_BLOCK * DP]; /* the task's queries, scaled; what they have gathered */
-  float max[HEADS][HPT_AT_BLOCK], sum[HEADS][HPT_AT_BLOCK * 16];  /* of a query's scores; of exp(score - max), by lane */
-  float p[16 * HPT_AT_BLOCK], keep[16];                           /* a strip's scores, then weights; how its sums shrink */
-  int32_t first[HPT_AT_BLOCK];
+  float k[HPT_AT_BLOCK * D], v[HPT_AT_BLOCK * DP];      /* a block of keys, as panels; of values */
+  float q[HEADS][QUERIES * DP], o[HEADS][QUERIES * DP]; /* the task's queries, scaled; what they have gathered */
+  float max[HEADS][QUERIES], sum[HEADS][QUERIES * 16];  /* of a query's scores; of exp(score - max), by lane */
+  float p[16 * HPT_AT_BLOCK], keep[16];                 /* a strip's scores, then weights; how its sums shrink */
+  int32_t first[QUERIES];
 } HPT_AT_NAME(SYMBOL, Room);
 _Static_assert(sizeof(HPT_AT_NAME(SYMBOL, Room)) == ROOM, "the workspace that was planned");
 
@@ -70,12 +71,14 @@ static void HPT_AT_NAME(SYMBOL, store)(const BigCall *call, HPT_AT_NAME(SYMBOL, 
 static void HPT_AT_NAME(SYMBOL, task)(const BigCall *call, HPT_AT_NAME(SYMBOL, Room) * room, int64_t b, int64_t g, int64_t h0,
                                       int64_t heads, int64_t q0) {
   const BigView *q = &call->in[0], *k = &call->in[1], *v = &call->in[2];
-  int64_t S = q->dim[1], n = HPT_AT_MIN(HPT_AT_BLOCK, S - q0);
+  int64_t S = q->dim[1], n = HPT_AT_MIN(QUERIES, S - q0);
   const int32_t *start = (const int32_t *)call->in[3].at + b * call->in[3].stride[0];
-  for (int64_t i = 0; i < HPT_AT_BLOCK; i++) room->first[i] = hpt_at_first(start, q0 + i, S, call->n[0]);
+  for (int64_t i = 0; i < QUERIES; i++) room->first[i] = hpt_at_first(start, q0 + i, S, call->n[0]);
   for (int64_t h = 0; h < heads; h++) {
-    hpt_at_pack_rows(room->q[h], hpt_at_row(q, b, q0, h0 + h), q->stride[1], n, D, DP, (float)call->f);
-    for (int i = 0; i < HPT_AT_BLOCK; i++) room->max[h][i] = -__builtin_inff();
+    for (int64_t i = 0; i < n; i += HPT_AT_BLOCK)
+      hpt_at_pack_rows(room->q[h] + i * DP, hpt_at_row(q, b, q0 + i, h0 + h), q->stride[1], HPT_AT_MIN(HPT_AT_BLOCK, n - i), D, DP,
+                       (float)call->f);
+    for (int i = 0; i < QUERIES; i++) room->max[h][i] = -__builtin_inff();
   }
   memset(room->o, 0, sizeof room->o);
   memset(room->sum, 0, sizeof room->sum);
@@ -99,7 +102,7 @@ static void HPT_AT_NAME(SYMBOL, task)(const BigCall *call, HPT_AT_NAME(SYMBOL, R
 
 void SYMBOL(const BigCall *call) {
   const BigView *q = &call->in[0], *k = &call->in[1];
-  int64_t B = q->dim[0], blocks = HPT_AT_UP(q->dim[1], HPT_AT_BLOCK), G = k->dim[2], group = q->dim[2] / G,
+  int64_t B = q->dim[0], blocks = HPT_AT_UP(q->dim[1], QUERIES), G = k->dim[2], group = q->dim[2] / G,
           parts = HPT_AT_UP(group, HEADS);
   HPT_AT_NAME(SYMBOL, Room) *rooms = (HPT_AT_NAME(SYMBOL, Room) *)call->workspace;
 #pragma omp parallel for collapse(2) schedule(dynamic) num_threads(call->threads)
@@ -107,11 +110,12 @@ void SYMBOL(const BigCall *call) {
     for (int64_t n = 0; n < B * G * parts; n++) {
       int64_t b = n / parts / G, g = n / parts % G, h = n % parts * HEADS;
       HPT_AT_NAME(SYMBOL, task)
-      (call, rooms + omp_get_thread_num(), b, g, g * group + h, HPT_AT_MIN(HEADS, group - h), (blocks - 1 - block) * HPT_AT_BLOCK);
+      (call, rooms + omp_get_thread_num(), b, g, g * group + h, HPT_AT_MIN(HEADS, group - h), (blocks - 1 - block) * QUERIES);
     }
 }
 #undef SYMBOL
 #undef D
 #undef DP
 #undef HEADS
+#undef QUERIES
 #undef ROOM

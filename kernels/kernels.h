@@ -52,4 +52,7 @@ const char *kernels_note(int i);
  * Ends the job when there is none, naming the key. */
 const BigImpl *kernels_choose(const char *op, const BigCall *call, const char *only);
 
+/* Bytes of workspace that are enough for whichever row kernels_choose would pick.  Pure: for plans, it tries no library. */
+size_t kernels_workspace(const char *op, const BigCall *call, const char *only);
+
 #endif

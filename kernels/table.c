@@ -111,3 +111,14 @@ const BigImpl *kernels_choose(const char *op, const BigCall *call, const char *o
   fail(FAIL_INPUT, "cpu.%s: %s: no implementation can be used%s\nhelp: cpu.%s is auto or one of %s", op, only ? only : "auto",
        tried.at ? tried.at : "", op, names.at ? names.at : "none");
 }
+
+size_t kernels_workspace(const char *op, const BigCall *call, const char *only) {
+  const BigImpl *row;
+  size_t most = 0;
+  for (int i = 0; (row = kernels_row(op, i)); i++) {
+    if (!name_allowed(row, only) || !row->deterministic || !row->workspace || (row->applies && !row->applies(call))) continue;
+    size_t nbytes = row->workspace(call);
+    if (nbytes > most) most = nbytes;
+  }
+  return most;
+}
