@@ -20,6 +20,7 @@ typedef struct Shard {
   int *param_of;    /* by node of g: the parameter a LOAD loads; -1 */
   int *unit[TURNS]; /* by unit: its whole vector in out; -1: not yet */
   int *view[TURNS]; /* by parameter; -1 */
+  int *again;       /* by node of g: in out, a view of parameters for the backward turn; -1 */
   int *grad;        /* by parameter: the gradient's node in g; -1: none */
   int *ready;       /* by node of g: the unit whose last gradient it is; -1 */
 } Shard;
@@ -120,16 +121,36 @@ static void find_gradients(Shard *s) {
     }
 }
 
+/* Whether a node is parameters and views of them alone, such as several weights side by side. */
+static bool is_param_view(const Shard *s, int node) {
+  const Node *x = graph_node(s->g, node);
+  if (s->param_of[node] >= 0) return true;
+  for (int k = 0; k < x->nin; k++)
+    if (!is_param_view(s, x->in[k])) return false;
+  return op_table[x->op].kind == KIND_VIEW;
+}
+
+/* A node of g as something of this turn reads it: what was gathered for the forward pass does not stay for the backward. */
+static int operand(Shard *s, int node, int turn) {
+  int param = s->param_of[node];
+  if (param >= 0) return param_view(s, param, turn);
+  if (turn == FORWARD || !s->table->sharded || graph_node(s->g, node)->phase != PHASE_FORWARD || !is_param_view(s, node))
+    return s->map[node];
+  if (s->again[node] >= 0) return s->again[node];
+  Node x = *graph_node(s->g, node);
+  int *in = arena_array(s->out->arena, int, x.nin);
+  for (int k = 0; k < x.nin; k++) in[k] = operand(s, x.in[k], turn);
+  x.phase = s->out->phase;
+  return s->again[node] = graph_copy(s->out, &x, in);
+}
+
 static int copy_node(Shard *s, const Node *x) {
   int *in = arena_array(s->out->arena, int, x->nin);
   bool chunk = s->g->scopes.at[x->scope].kind == SCOPE_CHUNK;
   int turn = x->phase == PHASE_FORWARD || chunk ? FORWARD : BACKWARD;
   s->out->scope = x->scope; /* of what is inserted for this node */
   s->out->phase = x->phase;
-  for (int k = 0; k < x->nin; k++) {
-    int param = s->param_of[x->in[k]];
-    in[k] = param >= 0 ? param_view(s, param, turn) : s->map[x->in[k]];
-  }
+  for (int k = 0; k < x->nin; k++) in[k] = operand(s, x->in[k], turn);
   return graph_copy(s->out, x, in);
 }
 
@@ -147,6 +168,7 @@ Graph *pass_shard(const Graph *g, Arena *arena, const StateTable *table, const S
   Shard s = {.g = g, .out = out, .table = table, .options = options, .map = minus_ones(arena, g->nodes.n)};
   s.param_of = minus_ones(arena, g->nodes.n);
   s.ready = minus_ones(arena, g->nodes.n);
+  s.again = minus_ones(arena, g->nodes.n);
   s.grad = minus_ones(arena, table->nparams);
   for (int turn = 0; turn < TURNS; turn++) {
     s.unit[turn] = minus_ones(arena, table->nunits);
