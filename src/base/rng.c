@@ -43,11 +43,31 @@ double rng_uniform(const Rng *rng, uint64_t element) {
   return uniform53(w[0], w[1]);
 }
 
-double rng_normal(const Rng *rng, uint64_t element) {
+/* The normals of elements 4·block … 4·block + 3. */
+static void normal_block(const Rng *rng, uint64_t block, double normal[4]) {
   uint32_t w[4];
-  rng_words(rng, element, w);
-  double u = 1.0 - uniform53(w[0], w[1]), v = uniform53(w[2], w[3]); /* u in (0,1] */
-  return sqrt(-2.0 * log(u)) * cos(2.0 * M_PI * v);
+  rng_words(rng, block, w);
+  for (int i = 0; i < 4; i += 2) {
+    double u = ((double)w[i] + 1) * 0x1p-32, angle = 2 * M_PI * 0x1p-32 * w[i + 1]; /* u in (0,1] */
+    double radius = sqrt(-2 * log(u));
+    normal[i] = radius * cos(angle);
+    normal[i + 1] = radius * sin(angle);
+  }
+}
+
+double rng_normal(const Rng *rng, uint64_t element) {
+  double normal[4];
+  normal_block(rng, element / 4, normal);
+  return normal[element % 4];
+}
+
+void rng_normals(const Rng *rng, uint64_t first, int64_t n, double std, float *out) {
+  double normal[4];
+  for (int64_t i = 0; i < n; i++) {
+    uint64_t element = first + (uint64_t)i;
+    if (i == 0 || element % 4 == 0) normal_block(rng, element / 4, normal);
+    out[i] = (float)(std * normal[element % 4]);
+  }
 }
 
 uint64_t rng_permute(const Rng *rng, uint64_t n, uint64_t i) {
