@@ -14,7 +14,7 @@
 #include "src/gen/loops.h"
 
 enum {
-  SPAN = 4096,            /* columns summed before the sum is added to the rest: rounding errors grow with this, not the row */
+  SPAN = 4096,            /* columns summed in float before the sum is added to the rest in double */
   WORK_PARALLEL = 1 << 15 /* elements below which threads cost more than they give */
 };
 
@@ -190,12 +190,13 @@ static const char *lowest(DType type) {
 }
 
 /* Vectors find a maximum without looking at NaN, and n7 remembers whether there was one. */
-static void print_accumulators(Gen *g, int s) {
+static void print_accumulators(Gen *g, int s, bool spans) {
   for (int i = 0; i < g->kernel->nvalues; i++) {
     if (!reduces(g, i, s)) continue;
     const KernelValue *v = &g->kernel->values[i];
     bool sum = v->kop == K_SUM;
-    line(g, "%s s%d = %s;", register_type[v->dtype], i, sum ? "0" : lowest(v->dtype));
+    bool wide = sum && spans && v->dtype == DT_F32;
+    line(g, "%s s%d = %s;", wide ? "double" : register_type[v->dtype], i, sum ? "0" : lowest(v->dtype));
     if (!sum && v->dtype == DT_F32) line(g, "int32_t n%d = 0;", i);
   }
 }
@@ -267,7 +268,7 @@ static void print_body(Gen *g, int s, bool spans) {
 }
 
 static void print_loop(Gen *g, int s, bool spans, const char *lo, const char *hi) {
-  print_simd(g, s, spans);
+  if (!g->loops->across) print_simd(g, s, spans);
   line(g, "for (int64_t j = %s; j < %s; j++) {", lo, hi);
   g->indent++;
   print_body(g, s, spans);
@@ -292,12 +293,13 @@ static void print_sweep(Gen *g, int s) {
   const Loops *l = g->loops;
   bool sums = false;
   for (int i = 0; i < g->kernel->nvalues; i++) sums |= reduces(g, i, s) && g->kernel->values[i].kop == K_SUM;
-  print_accumulators(g, s);
+  bool spans = sums && l->columns > SPAN;
+  print_accumulators(g, s, spans);
   char columns[32];
   snprintf(columns, sizeof columns, "%" PRId64, l->columns);
   if (l->pieces > 1)
     print_loop(g, s, false, "j0", "j1");
-  else if (sums && l->columns > SPAN)
+  else if (spans)
     print_spans(g, s);
   else
     print_loop(g, s, false, "0", columns);
@@ -306,7 +308,7 @@ static void print_sweep(Gen *g, int s) {
     const KernelValue *v = &g->kernel->values[i];
     bool nan = v->kop == K_MAXIMUM && v->dtype == DT_F32;
     if (nan) line(g, "const float v%d = n%d ? __builtin_nanf(\"\") : s%d;", i, i, i);
-    if (!nan) line(g, "const %s v%d = s%d;", register_type[v->dtype], i, i);
+    if (!nan) line(g, "const %s v%d = %ss%d;", register_type[v->dtype], i, spans && v->dtype == DT_F32 ? "(float)" : "", i);
   }
 }
 
@@ -364,6 +366,7 @@ static void print_rows(Gen *g, const char *lo, const char *hi) {
   const Loops *l = g->loops;
   int last = l->nouter - 1;
   if (l->nouter <= 1) {
+    if (l->across) text_printf(g->text, "#pragma omp simd\n");
     line(g, "for (int64_t x0 = %s; x0 < %s; x0++) {", lo, hi);
     g->indent++;
     print_row(g);

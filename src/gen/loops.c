@@ -4,6 +4,7 @@
 enum {
   PIECE = 16384,        /* columns: enough to make the loop around them free */
   NARROW = 32,          /* columns beyond this many make an axis no better as the inner one */
+  SHORT = 256,          /* columns of rows that may be gone over side by side */
   KEPT_BYTES = 1 << 18, /* of a thread's row buffers: a good part of a core's own cache */
   SWEEPS = 64           /* bits of a mask */
 };
@@ -230,6 +231,20 @@ static bool is_pointwise(const Kernel *k) {
   return true;
 }
 
+/* --- vectors ------------------------------------------------------------------------------------------------------------ */
+
+static bool is_across(const Kernel *k, const Loops *l) {
+  if (l->nouter != 1 || l->nsweeps != 1 || l->columns > SHORT) return false;
+  for (int o = 0; o < k->noutputs; o++)
+    if (loops_write(l, k, o) != WRITE_ROW || l->stride[k->ninputs + o][0] != 1) return false;
+  for (int v = 0; v < k->nvalues; v++) {
+    if (!l->value[v].used || k->values[v].kop != K_INPUT) continue;
+    const int64_t *stride = l->stride[k->values[v].input];
+    if (stride[0] > 1 || (l->value[v].level == LEVEL_FULL && stride[1] == 1)) return false;
+  }
+  return true;
+}
+
 /* --- units -------------------------------------------------------------------------------------------------------------- */
 
 static void plan_units(const Kernel *k, Loops *l) {
@@ -263,6 +278,7 @@ Loops *loops_make(Arena *arena, const Kernel *k) {
   mark_used(k, l);
   for (int v = 0; v < k->nvalues; v++) place_value(k, l, v);
   plan_sweeps(k, l);
+  l->across = is_across(k, l);
   plan_units(k, l);
   return l;
 }

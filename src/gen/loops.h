@@ -25,6 +25,7 @@ typedef struct Loops {
   int axis[IR_RANK];          /* of a domain axis: its number among the outer ones; nouter: the columns; -1: extent 1 */
   int64_t (*stride)[IR_RANK]; /* of the inputs, then the outputs: along the outer axes, then the columns */
   bool pointwise;             /* no value needs a whole row: any loop may be the inner one, and rows may be cut */
+  bool across;                /* vectors hold rows, not columns: short rows whose neighbours touch, as partial sums have */
 
   /* What threads share out: units.  A unit is a block of rows when there are column sums (column_sums), else a row or,
    * when pieces > 1, a piece of at most `piece` columns of a row. */

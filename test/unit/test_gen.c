@@ -112,3 +112,194 @@ TEST(random_kernels_compute_what_their_values_say_on_any_number_of_threads) {
   built_close(&built);
   arena_close(arena);
 }
+
+/* --- by hand ------------------------------------------------------------------------------------------------------------ */
+
+enum { MOST = 8 };
+
+/* A kernel over (rows, columns) that is put together value by value. */
+typedef struct Small {
+  Kernel kernel;
+  KernelValue values[MOST];
+  KernelArg inputs[MOST], outputs[MOST];
+} Small;
+
+static void small_open(Small *s, int64_t rows, int64_t columns) {
+  memset(s, 0, sizeof *s);
+  s->kernel =
+      (Kernel){.domain = SHAPE(rows, columns), .blocks = 1, .values = s->values, .inputs = s->inputs, .outputs = s->outputs};
+}
+
+static int small_value(Small *s, KernelValue v) {
+  s->values[s->kernel.nvalues] = v;
+  return s->kernel.nvalues++;
+}
+
+static int small_input(Small *s, DType dtype, int64_t row_stride, int64_t column_stride) {
+  int i = s->kernel.ninputs++;
+  s->inputs[i] = (KernelArg){.dtype = dtype, .stride = {row_stride, column_stride}};
+  return small_value(s, (KernelValue){.kop = K_INPUT, .dtype = dtype, .level = LEVEL_FULL, .input = i});
+}
+
+static int small_op(Small *s, Op op, DType dtype, int a, int b, int c) {
+  KernelValue v = {.kop = K_POINTWISE, .op = op, .dtype = dtype, .level = LEVEL_FULL, .in = {a, b, c}};
+  v.nin = c >= 0 ? 3 : b >= 0 ? 2 : 1;
+  return small_value(s, v);
+}
+
+static int small_reduce(Small *s, KernelOp kop, int a) {
+  return small_value(s, (KernelValue){.kop = kop, .dtype = DT_F32, .level = LEVEL_ROW, .in = {a}, .nin = 1});
+}
+
+static void small_output(Small *s, int value) {
+  const KernelValue *v = &s->values[value];
+  int64_t columns = s->kernel.domain.dim[1];
+  KernelArg arg = {.dtype = v->dtype, .stride = {columns, 1}, .value = value};
+  if (v->level == LEVEL_ROW) arg.stride[0] = 1, arg.stride[1] = 0;
+  s->outputs[s->kernel.noutputs++] = arg;
+}
+
+static Built small_build(const Small *s, KernelRun **run) {
+  Built built = kernels_build((const Kernel *const[]){&s->kernel}, 1, 1);
+  *run = built_kernel(&built, 0);
+  return built;
+}
+
+TEST(nan_passes_through_maxima_and_minima) {
+  enum { N = 37 };
+  Small s;
+  small_open(&s, N, N);
+  int a = small_input(&s, DT_F32, N, 1), b = small_input(&s, DT_F32, 0, 1);
+  small_output(&s, small_reduce(&s, K_MAXIMUM, a));
+  small_output(&s, small_op(&s, OP_MAX, DT_F32, a, b, -1));
+  small_output(&s, small_op(&s, OP_MIN, DT_F32, b, a, -1));
+  static float x[N][N], one[N], top[N], most[N][N], least[N][N];
+  for (int i = 0; i < N; i++) {
+    one[i] = 1;
+    for (int j = 0; j < N; j++) x[i][j] = i == j ? NAN : (float)-j;
+  }
+  x[3][3] = -3; /* a row without */
+  KernelRun *run;
+  Built built = small_build(&s, &run);
+  run((void *[]){x, one, top, most, least}, 1);
+  for (int i = 0; i < N; i++) {
+    EXPECT(i == 3 ? top[i] == 0 : isnan(top[i]));
+    for (int j = 0; j < N; j++) {
+      EXPECT(isnan(most[i][j]) == isnan(x[i][j]) && isnan(least[i][j]) == isnan(x[i][j]));
+      if (!isnan(x[i][j])) EXPECT(most[i][j] == 1 && least[i][j] == (float)-j);
+    }
+  }
+  built_close(&built);
+}
+
+TEST(finite_tells_numbers_from_the_rest_and_select_takes_nothing_from_the_other_side) {
+  enum { N = 5 };
+  Small s;
+  small_open(&s, 1, N);
+  int x = small_input(&s, DT_F32, N, 1), y = small_input(&s, DT_F32, N, 1), finite = small_op(&s, OP_FINITE, DT_PRED, x, -1, -1);
+  small_output(&s, finite);
+  small_output(&s, small_op(&s, OP_SELECT, DT_F32, finite, x, y));
+  small_output(&s, small_op(&s, OP_CAST, DT_I32, y, -1, -1));
+  float in[N] = {1, INFINITY, -INFINITY, NAN, 3e38f}, other[N] = {-1.9f, 1.9f, 0.5f, -7, 2}, chosen[N];
+  uint8_t is[N];
+  int32_t cut[N];
+  KernelRun *run;
+  Built built = small_build(&s, &run);
+  run((void *[]){in, other, is, chosen, cut}, 1);
+  for (int i = 0; i < N; i++) EXPECT(is[i] == (i == 0 || i == 4) && chosen[i] == (is[i] ? in[i] : other[i]));
+  EXPECT(cut[0] == -1 && cut[1] == 1 && cut[2] == 0 && cut[3] == -7);
+  built_close(&built);
+}
+
+TEST(a_fused_product_and_sum_is_rounded_once) {
+  Small s;
+  small_open(&s, 1, 64);
+  int a = small_input(&s, DT_F32, 64, 1), b = small_input(&s, DT_F32, 64, 1), c = small_input(&s, DT_F32, 64, 1);
+  small_output(&s, small_op(&s, OP_FMA, DT_F32, a, b, c));
+  small_output(&s, small_op(&s, OP_ADD, DT_F32, small_op(&s, OP_MUL, DT_F32, a, b, -1), c, -1));
+  float x[64], y[64], z[64], once[64], twice[64];
+  for (int i = 0; i < 64; i++) {
+    x[i] = 1 + (float)i * 0x1p-23f;
+    y[i] = 1 - (float)i * 0x1p-24f;
+    z[i] = -x[i] * y[i];
+  }
+  KernelRun *run;
+  Built built = small_build(&s, &run);
+  run((void *[]){x, y, z, once, twice}, 1);
+  for (int i = 0; i < 64; i++) EXPECT(once[i] == fmaf(x[i], y[i], z[i]) && twice[i] == 0);
+  built_close(&built);
+}
+
+/* Short rows that lie side by side, as partial sums do, are gone over by vectors of rows. */
+TEST(partial_sums_are_added_in_the_order_of_their_blocks) {
+  enum { N = 1003, BLOCKS = 32 };
+  Small s;
+  small_open(&s, N, BLOCKS);
+  small_output(&s, small_reduce(&s, K_SUM, small_input(&s, DT_F32, 1, N)));
+  static float partials[BLOCKS][N], sum[N];
+  Rng rng = rng_make(1, RNG_TEST, "partials", 0);
+  for (int b = 0; b < BLOCKS; b++)
+    for (int i = 0; i < N; i++) partials[b][i] = (float)rng_normal(&rng, (uint64_t)(b * N + i)) * (b % 3 ? 1 : 1e6f);
+  KernelRun *run;
+  Built built = small_build(&s, &run);
+  run((void *[]){partials, sum}, 2);
+  for (int i = 0; i < N; i++) {
+    float due = 0;
+    for (int b = 0; b < BLOCKS; b++) due += partials[b][i];
+    EXPECT(sum[i] == due);
+  }
+  built_close(&built);
+}
+
+TEST(the_sum_of_a_row_does_not_depend_on_where_it_lies) {
+  enum { N = 1000 };
+  Small s;
+  small_open(&s, 1, N);
+  small_output(&s, small_reduce(&s, K_SUM, small_input(&s, DT_F32, N, 1)));
+  static float memory[N + 32];
+  float first = 0;
+  KernelRun *run;
+  Built built = small_build(&s, &run);
+  Rng rng = rng_make(2, RNG_TEST, "row", 0);
+  for (int at = 0; at < 32; at++) {
+    float sum;
+    for (int i = 0; i < N; i++) memory[at + i] = (float)rng_normal(&rng, (uint64_t)i);
+    run((void *[]){memory + at, &sum}, 1);
+    if (at == 0) first = sum;
+    EXPECT(sum == first);
+  }
+  built_close(&built);
+}
+
+TEST(long_rows_are_summed_with_small_errors) {
+  enum { N = 4000000 };
+  Small s;
+  small_open(&s, 1, N);
+  small_output(&s, small_reduce(&s, K_SUM, small_input(&s, DT_F32, N, 1)));
+  float *x = xmalloc(sizeof *x * N), sum;
+  for (int i = 0; i < N; i++) x[i] = 0.1f;
+  KernelRun *run;
+  Built built = small_build(&s, &run);
+  run((void *[]){x, &sum}, 1);
+  EXPECT_NEAR((double)sum, (double)0.1f * N, 1e-5);
+  free(x);
+  built_close(&built);
+}
+
+TEST(kernels_of_one_structure_have_one_text) {
+  Small s[2];
+  Text text[2] = {{0}};
+  for (int i = 0; i < 2; i++) {
+    small_open(&s[i], 40, 50);
+    int a = small_input(&s[i], DT_F32, 50, 1), r = small_reduce(&s[i], K_SUM, a);
+    small_output(&s[i], small_op(&s[i], OP_MUL, DT_F32, a, r, -1));
+    gen_c(&s[i].kernel, "same", &text[i]);
+  }
+  EXPECT_TEXT(text[0].at, text[1].at);
+  s[1].inputs[0].stride[0] = 60;
+  text_close(&text[1]);
+  gen_c(&s[1].kernel, "same", &text[1]);
+  EXPECT(strcmp(text[0].at, text[1].at));
+  text_close(&text[0]);
+  text_close(&text[1]);
+}
