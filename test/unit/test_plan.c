@@ -180,3 +180,61 @@ TEST(ten_thousand_buffers_are_planned_at_once) {
   printf("10000 buffers: %.1f ms\n", best * 1e3);
   EXPECT(best < 1);
 }
+
+/* --- real programs ------------------------------------------------------------------------------------------------------ */
+
+/* Some layers of norm, product and nonlinearity over (T,C), forward and backward. */
+static Program *fused(Arena *arena, int layers, int64_t T, int64_t C) {
+  Graph *g = graph_open(arena);
+  int w[16], grads[16], n = 0;
+  CHECK(layers <= 16);
+  graph_var(g, (Var){.name = "x", .class = VAR_INPUT, .shape = SHAPE(T, C)});
+  int x = ir_load(g, "x");
+  for (; n < layers; n++) {
+    graph_var(g, (Var){.name = arena_printf(arena, "w%d", n), .class = VAR_STATE, .shape = SHAPE(C, C)});
+    w[n] = ir_load(g, arena_printf(arena, "w%d", n));
+    int square = ir_scale(g, ir_reduce(g, OP_SUM, ir_mul(g, x, x), 1), 1.0 / (double)C);
+    int norm = ir_mul(g, x, ir_unary(g, OP_RSQRT, ir_add(g, square, ir_const(g, DT_F32, 1e-5))));
+    x = ir_add(g, x, ir_unary(g, OP_TANH, ir_matmul(g, norm, false, w[n], false)));
+  }
+  graph_differentiate(g, ir_sum_all(g, x), ir_const(g, DT_F32, 1), w, n, -1, grads);
+  for (int i = 0; i < n; i++) {
+    graph_var(g, (Var){.name = arena_printf(arena, "g%d", i), .class = VAR_CARRY, .shape = SHAPE(C, C)});
+    ir_store(g, arena_printf(arena, "g%d", i), grads[i]);
+  }
+  return fuse_program(arena, g, &(FuseOptions){0});
+}
+
+TEST(no_two_live_buffers_of_a_fused_program_overlap) {
+  for (int layers = 1; layers <= 16; layers++) {
+    Arena *arena = arena_open();
+    Program *p = fused(arena, layers, 64, 32), planned = *p;
+    VEC(Buffer) alive = {0};
+    for (int i = 0; i < p->nbuffers; i++)
+      if (p->buffers[i].class == BUFFER_TRANSIENT && p->buffers[i].first >= 0) vec_push(arena, &alive, p->buffers[i]);
+    planned.buffers = alive.at;
+    planned.nbuffers = alive.n;
+    EXPECT(alive.n > layers && ratio(&planned) <= 1.1);
+    expect_sound(&planned);
+    arena_close(arena);
+  }
+}
+
+TEST(a_printed_program_tells_every_step_and_buffer) {
+  Arena *arena = arena_open();
+  Program *p = fused(arena, 3, 64, 32);
+  Text text = {0};
+  program_print(p, &text);
+  char expected[64];
+  for (int i = 0; i < p->nsteps; i++) {
+    snprintf(expected, sizeof expected, "\nstep %d of node %d (", i, p->steps[i].node);
+    EXPECT(strstr(text.at, expected));
+  }
+  for (int i = 0; i < p->nbuffers; i++) {
+    const Buffer *b = &p->buffers[i];
+    snprintf(expected, sizeof expected, " at %lld, steps %d to %d\n", (long long)b->offset, b->first, b->last);
+    EXPECT(b->class != BUFFER_TRANSIENT || b->first < 0 || strstr(text.at, expected));
+  }
+  text_close(&text);
+  arena_close(arena);
+}
