@@ -61,6 +61,12 @@ void *arena_alloc(Arena *arena, size_t nbytes) {
   return memset(p, 0, need);
 }
 
+int *arena_ints(Arena *arena, int n, int value) {
+  int *at = arena_array(arena, int, n);
+  for (int i = 0; i < n; i++) at[i] = value;
+  return at;
+}
+
 char *arena_strndup(Arena *arena, const char *text, size_t n) {
   char *copy = arena_alloc(arena, n + 1);
   memcpy(copy, text, n);

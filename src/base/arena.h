@@ -16,6 +16,8 @@ void *arena_alloc(Arena *arena, size_t nbytes);
 #define arena_new(arena, T) ((T *)arena_alloc((arena), sizeof(T)))
 #define arena_array(arena, T, n) ((T *)arena_alloc((arena), sizeof(T) * (size_t)(n)))
 
+int *arena_ints(Arena *arena, int n, int value); /* n times value */
+
 char *arena_strdup(Arena *arena, const char *text);
 char *arena_strndup(Arena *arena, const char *text, size_t n);
 char *arena_printf(Arena *arena, const char *format, ...) __attribute__((format(printf, 2, 3)));

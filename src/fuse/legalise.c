@@ -172,12 +172,9 @@ static int *last_reads(const Graph *g, Arena *arena) {
 }
 
 Graph *fuse_legalise(const Graph *g, Arena *arena) {
-  Legalise l = {.g = g, .out = graph_open(arena), .map = arena_array(arena, int, g->nodes.n)};
+  Legalise l = {.g = g, .out = graph_open_like(g, arena), .map = arena_array(arena, int, g->nodes.n)};
   l.uses = count_uses(g, arena);
   l.read_last = last_reads(g, arena);
-  for (int i = 0; i < g->vars.n; i++) graph_var(l.out, g->vars.at[i]);
-  l.out->scopes.n = 0;
-  for (int i = 0; i < g->scopes.n; i++) vec_push(arena, &l.out->scopes, g->scopes.at[i]);
   for (int late = 0; late < 2; late++) /* a STORE whose Var is still read is copied at the very end */
     for (int i = 0; i < g->nodes.n; i++) {
       const Node *x = graph_node(g, i);

@@ -251,12 +251,6 @@ static void check_hazards(const Lower *l) {
   }
 }
 
-static int *minus_ones(Arena *arena, int n) {
-  int *at = arena_array(arena, int, n);
-  memset(at, -1, sizeof *at * (size_t)n);
-  return at;
-}
-
 Program *fuse_lower(const Graph *g, Arena *arena, const Target *targets, const Grouping *grouping, const FuseOptions *options) {
   int n = g->nodes.n;
   Lower l = {.g = g, .arena = arena, .targets = targets, .grouping = grouping, .options = options};
@@ -266,13 +260,13 @@ Program *fuse_lower(const Graph *g, Arena *arena, const Target *targets, const G
   l.in_memory = arena_array(arena, bool, n);
   l.group_state = arena_array(arena, GroupState, grouping->n);
   l.members = arena_array(arena, Ints, grouping->n);
-  l.value = minus_ones(arena, n);
-  l.own = minus_ones(arena, n);
-  l.absorber = minus_ones(arena, n);
-  l.result = minus_ones(arena, n);
-  l.next_result = minus_ones(arena, n);
-  l.collective = minus_ones(arena, n);
-  l.var_buffer = minus_ones(arena, g->vars.n);
+  l.value = arena_ints(arena, n, -1);
+  l.own = arena_ints(arena, n, -1);
+  l.absorber = arena_ints(arena, n, -1);
+  l.result = arena_ints(arena, n, -1);
+  l.next_result = arena_ints(arena, n, -1);
+  l.collective = arena_ints(arena, n, -1);
+  l.var_buffer = arena_ints(arena, g->vars.n, -1);
   find_live(&l);
   find_in_memory(&l);
   for (int i = 0; i < n; i++)

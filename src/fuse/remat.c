@@ -63,12 +63,9 @@ static void find_stored(Remat *r) {
 
 Graph *fuse_rematerialise(const Graph *g, Arena *arena, const Grouping *grouping) {
   int n = g->nodes.n;
-  Remat r = {.g = g, .out = graph_open(arena), .grouping = grouping, .map = arena_array(arena, int, n)};
+  Remat r = {.g = g, .out = graph_open_like(g, arena), .grouping = grouping, .map = arena_array(arena, int, n)};
   r.stored = arena_array(arena, bool, n);
   r.clones = arena_array(arena, Clone *, n);
-  for (int i = 0; i < g->vars.n; i++) graph_var(r.out, g->vars.at[i]);
-  r.out->scopes.n = 0;
-  for (int i = 0; i < g->scopes.n; i++) vec_push(arena, &r.out->scopes, g->scopes.at[i]);
   find_stored(&r);
   for (int i = 0; i < n; i++) {
     const Node *x = graph_node(g, i);

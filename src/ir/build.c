@@ -111,6 +111,14 @@ int graph_var(Graph *g, Var var) {
   return g->vars.n - 1;
 }
 
+Graph *graph_open_like(const Graph *g, Arena *arena) {
+  Graph *out = graph_open(arena);
+  for (int i = 0; i < g->vars.n; i++) graph_var(out, g->vars.at[i]);
+  out->scopes.n = 0;
+  for (int i = 0; i < g->scopes.n; i++) vec_push(arena, &out->scopes, g->scopes.at[i]);
+  return out;
+}
+
 int graph_enter(Graph *g, const char *name, ScopeKind kind) {
   int before = g->scope;
   vec_push(g->arena, &g->scopes, (Scope){.name = name, .kind = kind});

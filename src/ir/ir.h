@@ -181,6 +181,7 @@ struct Graph {
 /* --- building --------------------------------------------------------------------------------------------------------- */
 
 Graph *graph_open(Arena *arena);
+Graph *graph_open_like(const Graph *g, Arena *arena); /* with the vars and scopes of g, and no nodes */
 
 /* Adds a node whose shape and dtype follow from its inputs; a node that cannot be is our mistake (CHECK with the reason).
  * Returns its index. */

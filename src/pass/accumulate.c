@@ -81,7 +81,7 @@ static int copy_node(Accumulate *a, int i) {
 
 Graph *pass_accumulate(const Graph *g, Arena *arena) {
   int n = g->nodes.n;
-  Accumulate a = {.g = g, .out = pass_copy_frame(g, arena)};
+  Accumulate a = {.g = g, .out = graph_open_like(g, arena)};
   a.map = arena_array(arena, int, n);
   a.uses = arena_array(arena, int, n);
   a.inject = arena_array(arena, Inject *, n);

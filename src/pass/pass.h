@@ -85,7 +85,4 @@ Graph *pass_accumulate(const Graph *g, Arena *arena);
  * `units_alive - 1` units before its first use; what waits for a reduction behind the start of the next. */
 Graph *pass_schedule(const Graph *g, Arena *arena, int units_alive);
 
-/* A new graph with the vars and scopes of g and no nodes. */
-Graph *pass_copy_frame(const Graph *g, Arena *arena);
-
 #endif

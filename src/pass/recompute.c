@@ -10,14 +10,6 @@ typedef struct Recompute {
   int *again; /* g's node -> its clone in out, -1: none yet */
 } Recompute;
 
-Graph *pass_copy_frame(const Graph *g, Arena *arena) {
-  Graph *out = graph_open(arena);
-  for (int i = 0; i < g->vars.n; i++) graph_var(out, g->vars.at[i]);
-  out->scopes.n = 0;
-  for (int i = 0; i < g->scopes.n; i++) vec_push(arena, &out->scopes, g->scopes.at[i]);
-  return out;
-}
-
 static bool forgotten(const Graph *g, int node, int scope) {
   const Node *x = graph_node(g, node);
   return x->phase == PHASE_FORWARD && x->scope == scope && g->scopes.at[scope].kind == SCOPE_BLOCK && x->op != OP_LOAD;
@@ -34,8 +26,7 @@ static int recompute(Recompute *r, int node) {
 }
 
 Graph *pass_recompute_block(const Graph *g, Arena *arena) {
-  Recompute r = {g, pass_copy_frame(g, arena), arena_array(arena, int, g->nodes.n), arena_array(arena, int, g->nodes.n)};
-  for (int i = 0; i < g->nodes.n; i++) r.again[i] = -1;
+  Recompute r = {g, graph_open_like(g, arena), arena_array(arena, int, g->nodes.n), arena_ints(arena, g->nodes.n, -1)};
   for (int i = 0; i < g->nodes.n; i++) {
     const Node *x = graph_node(g, i);
     int *in = arena_array(arena, int, x->nin);

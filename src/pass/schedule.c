@@ -127,7 +127,7 @@ Graph *pass_schedule(const Graph *g, Arena *arena, int units_alive) {
   Gather *gathers = find_gathers(&s, &n);
   bool *early = arena_array(arena, bool, nodes); /* a gather and its load, placed ahead */
   for (int j = 0; j < n; j++) early[gathers[j].node] = early[graph_node(g, gathers[j].node)->in[0]] = true;
-  Graph *out = pass_copy_frame(g, arena);
+  Graph *out = graph_open_like(g, arena);
   int *map = arena_array(arena, int, nodes), next = 0;
   for (int p = 0; p <= s.order.n; p++) {
     /* gather j goes before the first use of gather j - (units_alive - 1) */

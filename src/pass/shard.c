@@ -25,12 +25,6 @@ typedef struct Shard {
   int *ready;       /* by node of g: the unit whose last gradient it is; -1 */
 } Shard;
 
-static int *minus_ones(Arena *arena, int n) {
-  int *at = arena_array(arena, int, n);
-  for (int i = 0; i < n; i++) at[i] = -1;
-  return at;
-}
-
 static int find_param(const StateTable *table, const char *name) {
   for (int i = 0; i < table->nparams; i++)
     if (table->params[i].name == name || !strcmp(table->params[i].name, name)) return i;
@@ -104,7 +98,7 @@ static void reduce_unit(Shard *s, int unit) {
 
 /* Which node completes which unit. */
 static void find_gradients(Shard *s) {
-  int *last = minus_ones(s->out->arena, s->table->nunits);
+  int *last = arena_ints(s->out->arena, s->table->nunits, -1);
   for (int i = 0; i < s->g->nodes.n; i++) {
     const Node *x = graph_node(s->g, i);
     if (x->op != OP_STORE || strncmp(x->name, "grad/", 5)) continue;
@@ -165,14 +159,14 @@ Graph *pass_shard(const Graph *g, Arena *arena, const StateTable *table, const S
       graph_var(out, (Var){.name = table->rows[i].name, .class = VAR_STATE, .dtype = DT_F32, .shape = SHAPE(table->rows[i].n)});
   out->scopes.n = 0;
   for (int i = 0; i < g->scopes.n; i++) vec_push(arena, &out->scopes, g->scopes.at[i]);
-  Shard s = {.g = g, .out = out, .table = table, .options = options, .map = minus_ones(arena, g->nodes.n)};
-  s.param_of = minus_ones(arena, g->nodes.n);
-  s.ready = minus_ones(arena, g->nodes.n);
-  s.again = minus_ones(arena, g->nodes.n);
-  s.grad = minus_ones(arena, table->nparams);
+  Shard s = {.g = g, .out = out, .table = table, .options = options, .map = arena_ints(arena, g->nodes.n, -1)};
+  s.param_of = arena_ints(arena, g->nodes.n, -1);
+  s.ready = arena_ints(arena, g->nodes.n, -1);
+  s.again = arena_ints(arena, g->nodes.n, -1);
+  s.grad = arena_ints(arena, table->nparams, -1);
   for (int turn = 0; turn < TURNS; turn++) {
-    s.unit[turn] = minus_ones(arena, table->nunits);
-    s.view[turn] = minus_ones(arena, table->nparams);
+    s.unit[turn] = arena_ints(arena, table->nunits, -1);
+    s.view[turn] = arena_ints(arena, table->nparams, -1);
   }
   find_gradients(&s);
   for (int i = 0; i < g->nodes.n; i++) {

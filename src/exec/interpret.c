@@ -1,0 +1,57 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* A program by the interpreter (cpu.compiler: none): Vars to double and back, collectives through float32. */
+#include "src/exec/job.h"
+
+/* The interpreter's collectives: through float32, as the compiled program's. */
+static void interpret_collective(void *self, const Node *node, const double *in, double *out) {
+  Job *job = self;
+  int64_t ranks = node->n[1], out_n = shape_size(&node->shape);
+  int64_t in_n = node->op == OP_ALL_GATHER ? out_n / ranks : node->op == OP_REDUCE_SCATTER ? out_n * ranks : out_n;
+  int64_t n = node->op == OP_REDUCE_SCATTER ? out_n : in_n;
+  CommKind kind = collective_kind(node->op);
+  Arena *arena = arena_open();
+  float *from = arena_array(arena, float, in_n), *to = arena_array(arena, float, out_n);
+  void *workspace = arena_alloc(arena, comm_workspace(kind, n, DT_F32, (int)ranks) + 64);
+  for (int64_t i = 0; i < in_n; i++) from[i] = (float)in[i];
+  CommOp *op = comm_prepare(job->mesh, (MeshAxis)node->n[0], kind, from, to, n, DT_F32, workspace, op_table[node->op].name);
+  comm_start(op);
+  comm_wait(op);
+  comm_release(op);
+  for (int64_t i = 0; i < out_n; i++) out[i] = to[i];
+  arena_close(arena);
+}
+
+static double load_element(const void *at, DType dtype, int64_t i) {
+  return dtype == DT_F32   ? ((const float *)at)[i]
+         : dtype == DT_I32 ? ((const int32_t *)at)[i]
+         : dtype == DT_I64 ? (double)((const int64_t *)at)[i]
+                           : ((const uint8_t *)at)[i];
+}
+
+static void store_element(void *at, DType dtype, int64_t i, double value) {
+  if (dtype == DT_F32) ((float *)at)[i] = (float)value;
+  if (dtype == DT_I32) ((int32_t *)at)[i] = (int32_t)value;
+  if (dtype == DT_I64) ((int64_t *)at)[i] = (int64_t)value;
+  if (dtype == DT_PRED) ((uint8_t *)at)[i] = value != 0;
+}
+
+void job_interpret(Job *job, const JobProgram *p) {
+  const Graph *g = p->program->source;
+  Arena *arena = arena_open();
+  double **values = arena_array(arena, double *, g->vars.n);
+  for (int pass = 0; pass < 2; pass++) {
+    for (int v = 0; v < g->vars.n; v++) {
+      const Var *var = &g->vars.at[v];
+      int64_t n = shape_size(&var->shape);
+      void *at = job_var(job, var->name, NULL);
+      if (pass == 0) values[v] = arena_array(arena, double, n);
+      for (int64_t i = 0; i < n; i++)
+        if (pass == 0)
+          values[v][i] = load_element(at, var->dtype, i);
+        else
+          store_element(at, var->dtype, i, values[v][i]);
+    }
+    if (pass == 0) graph_interpret(g, values, interpret_collective, job);
+  }
+  arena_close(arena);
+}

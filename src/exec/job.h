@@ -1,0 +1,61 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* A job from the inside: shared by job.c (memory and the loop), bind.c (addresses and functions), interpret.c and times.c.
+ * Private to them. */
+#ifndef EXEC_JOB_H
+#define EXEC_JOB_H
+
+#include "src/exec/private.h"
+
+typedef void KernelRun(void *const *p, int threads);
+
+/* A step with everything bound: what the loop needs. */
+typedef struct Bound {
+  StepKind kind;
+  KernelRun *kernel;
+  void **pointers; /* kernels: inputs, then outputs */
+  BigRun *big;
+  BigCall call;
+  CommOp *op;
+  const char *symbol; /* of generated code, until it is loaded */
+} Bound;
+
+typedef struct JobVar {
+  const Var *var;
+  size_t offset, nbytes;
+} JobVar;
+
+typedef struct JobProgram {
+  const Program *program;
+  const char *name;
+  int *var;      /* of the program's graph -> of the job */
+  size_t *table; /* by buffer: offset of a BUFFER_TABLE's constants */
+  Bound *steps;
+  double *seconds; /* by step; NULL: not timed */
+} JobProgram;
+
+struct Job {
+  Arena *arena;
+  Dev *dev;
+  Comm *comm;
+  Mesh *mesh;
+  const Choices *choices;
+  bool interpreted;
+  VEC(JobVar) vars;
+  VEC(JobProgram) programs;
+  JobMemory memory;
+  char *base; /* of the arena */
+  size_t nbytes;
+  DevModule *module;
+};
+
+int job_find_var(const Job *job, const char *name); /* -1: none */
+
+/* bind.c: places to addresses, steps to functions (once the arena is there); symbols (once the code is loaded). */
+void job_bind(Job *job, JobProgram *p, Code *code);
+void job_resolve(Job *job, JobProgram *p);
+void job_fill_tables(const Job *job, const JobProgram *p);
+
+/* interpret.c: one run of a program, node by node in double. */
+void job_interpret(Job *job, const JobProgram *p);
+
+#endif
