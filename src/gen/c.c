@@ -15,7 +15,7 @@
 
 enum {
   SPAN = 4096,            /* columns summed in float before the sum is added to the rest in double */
-  WORK_PARALLEL = 1 << 15 /* elements below which threads cost more than they give */
+  WORK_PARALLEL = 1 << 17 /* elements below which threads cost more than they give */
 };
 
 typedef struct Gen {
