@@ -305,3 +305,31 @@ TEST(kernels_of_one_structure_have_one_text) {
   text_close(&text[0]);
   text_close(&text[1]);
 }
+
+/* A short row's exponentials are kept from the sweep that sums them, a long row's are computed again. */
+TEST(softmax_is_right_whether_exponentials_are_kept_or_computed_again) {
+  enum { SHORT = 301, LONG = 70001, ROWS = 3 };
+  static float x[ROWS * LONG], p[ROWS * LONG];
+  for (int columns = SHORT; columns <= LONG; columns += LONG - SHORT) {
+    Small s;
+    small_open(&s, ROWS, columns);
+    int in = small_input(&s, DT_F32, columns, 1);
+    int e = small_op(&s, OP_EXP, DT_F32, small_op(&s, OP_SUB, DT_F32, in, small_reduce(&s, K_MAXIMUM, in), -1), -1, -1);
+    small_output(&s, small_op(&s, OP_DIV, DT_F32, e, small_reduce(&s, K_SUM, e), -1));
+    Text text = {0};
+    gen_c(&s.kernel, "k", &text);
+    EXPECT(!!strstr(text.at, "k3[j]") == (columns == SHORT));
+    text_close(&text);
+    Rng rng = rng_make(3, RNG_TEST, "softmax", 0);
+    for (int i = 0; i < ROWS * columns; i++) x[i] = (float)(5 * rng_normal(&rng, (uint64_t)i));
+    KernelRun *run;
+    Built built = small_build(&s, &run);
+    run((void *[]){x, p}, 2);
+    for (int i = 0; i < ROWS; i++) {
+      double sum = 0;
+      for (int j = 0; j < columns; j++) sum += exp((double)x[i * columns + j]);
+      for (int j = 0; j < columns; j++) EXPECT_NEAR((double)p[i * columns + j], exp((double)x[i * columns + j]) / sum, 1e-5);
+    }
+    built_close(&built);
+  }
+}
