@@ -22,6 +22,7 @@ int cmd_config(int argc, char **argv);
 int cmd_help(int argc, char **argv);
 int cmd_ir(int argc, char **argv);
 int cmd_tokenize(int argc, char **argv);
+int cmd_train(int argc, char **argv);
 int cmd_verify(int argc, char **argv);
 
 #endif

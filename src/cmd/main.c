@@ -18,6 +18,7 @@ const Command commands[] = {
     {"help", "before", "[COMMAND|SECTION|KEY ...]", "explains", false, cmd_help},
     {"tokenize", "before", "OUT.bin TEXT ...", "makes a token file of text files, a token a byte; - is standard input", false,
      cmd_tokenize},
+    {"train", "during", RUN_WORDS, "trains, or goes on where the run's newest checkpoint is; the default command", true, cmd_train},
     {"ir", "inspect", RUN_WORDS " [--after=STAGE] [--program=NAME]",
      "the run's programs after a stage of the compiler: model recompute shard simplify accumulate schedule fuse", false, cmd_ir},
     {"verify", "inspect", "HF_DIR REFERENCE.safetensors [--train FILE.json] [--dump FILE] [section.key=value ...]",
@@ -52,8 +53,7 @@ static int run(int argc, char **argv) {
   const Command *command = command_find(word);
   if (command) return command->run(argc - 1, argv + 1);
   if (*word && !is_run_word(word)) fail_word(word);
-  const Command *train = command_find("train");
-  return train ? train->run(argc, argv) : cmd_help(1, argv);
+  return cmd_train(argc, argv);
 }
 
 int main(int argc, char **argv) {

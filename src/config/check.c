@@ -57,7 +57,7 @@ void check_derive(Config *c) {
     set_auto(c, "run.folder");
   }
   if (c->demo && key_source(c, K("data.train")) == SOURCE_DEMO) {
-    c->data.train.at[0].path = arena_printf(arena, "%s/%s", c->run.folder, c->data.train.at[0].path);
+    c->demo_data = c->data.train.at[0].path = arena_printf(arena, "%s/%s", c->run.folder, c->data.train.at[0].path);
   }
   derive_shape(c);
   if (unset(c, "parallel.accumulate") && known(c, "parallel.strategy")) {

@@ -111,7 +111,8 @@ typedef struct Config {
     Amount every; /* steps */
   } log;
 
-  bool demo;        /* no run file: the built-in demo; data.train is to be written from demo_text */
+  bool demo;             /* no run file: the built-in demo */
+  const char *demo_data; /* where demo_text is to be written as a token file; NULL: nowhere */
   const char *file; /* the run file's name as given, or NULL */
   struct ConfigOrigin *origin;
 } Config;

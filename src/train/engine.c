@@ -4,6 +4,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "src/base/hash.h"
 #include "src/base/rng.h"
 
 enum { ONLY, FIRST, MIDDLE, LAST, MICROS };
@@ -16,7 +17,8 @@ struct Engine {
   StateTable *states;
   Job *job;
   int micro[MICROS], update, eval, generate; /* programs; -1: none */
-  uint64_t *sort;                            /* scratch of engine_batch */
+  int n_programs;
+  uint64_t *sort; /* scratch of engine_batch */
 };
 
 enum { LOGITS_BYTES = 4 << 20 }; /* a chunk of the head's logits: large enough for full-speed products, small beside the rest */
@@ -29,6 +31,7 @@ static ModelBatch batch_of(const EngineOptions *o) {
 
 static int add(Engine *e, const Graph *g, bool first, bool last, const char *name) {
   const EngineOptions *o = &e->options;
+  e->n_programs++;
   return job_add(e->job, compile(e->arena, g, e->states, &o->choices, name, first, last, o->watch), name);
 }
 
@@ -74,6 +77,19 @@ const StateTable *engine_states(const Engine *engine) { return engine->states; }
 
 const Job *engine_job(const Engine *engine) { return engine->job; }
 
+static void hash_program(Sha256 *hash, const Program *p) {
+  uint64_t numbers[] = {graph_hash(p->graph), (uint64_t)p->nsteps, (uint64_t)p->nbuffers, p->transient};
+  sha256_add(hash, numbers, sizeof numbers);
+  for (int i = 0; i < p->nbuffers; i++) sha256_add(hash, &p->buffers[i].offset, sizeof p->buffers[i].offset);
+}
+
+uint64_t engine_hash(const Engine *e) {
+  Sha256 hash;
+  sha256_init(&hash);
+  for (int i = 0; i < e->n_programs; i++) hash_program(&hash, job_program(e->job, i));
+  return sha256_u64(&hash);
+}
+
 JobStart engine_start(Engine *e) {
   JobStart start = job_start(e->job);
   int32_t *shard = job_var(e->job, "shard", NULL);
@@ -88,6 +104,8 @@ float *engine_state(const Engine *e, StateSlot slot, int unit) {
     if (e->states->rows[i].slot == slot && e->states->rows[i].unit == unit) return job_var(e->job, e->states->rows[i].name, NULL);
   return NULL;
 }
+
+const float *engine_grad(const Engine *e, int unit) { return job_var(e->job, state_grad(e->arena, &e->states->units[unit]), NULL); }
 
 float *engine_updates(const Engine *e) { return job_var(e->job, "updates", NULL); }
 

@@ -27,6 +27,8 @@ Engine *engine_open(Arena *arena, Dev *dev, Comm *comm, Mesh *mesh, const Engine
 void engine_close(Engine *engine);
 const StateTable *engine_states(const Engine *engine);
 const Job *engine_job(const Engine *engine);
+/* Of the compiled programs and their memory plan: equal on all ranks, or they must not start. */
+uint64_t engine_hash(const Engine *engine);
 /* Allocates, builds the kernels (all ranks). */
 JobStart engine_start(Engine *engine);
 
@@ -34,8 +36,9 @@ JobStart engine_start(Engine *engine);
 
 /* This rank's vector of a slot of a unit; NULL where there is none (moments without training). */
 float *engine_state(const Engine *engine, StateSlot slot, int unit);
-float *engine_updates(const Engine *engine);     /* the count of applied updates, a state; NULL without training */
-void engine_init(Engine *engine, uint64_t seed); /* initial weights, by name and element alone */
+const float *engine_grad(const Engine *engine, int unit); /* of the last step; NULL without training */
+float *engine_updates(const Engine *engine);              /* the count of applied updates, a state; NULL without training */
+void engine_init(Engine *engine, uint64_t seed);          /* initial weights, by name and element alone */
 
 /* --- batches -------------------------------------------------------------------------------------------------------------- */
 

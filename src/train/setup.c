@@ -53,6 +53,7 @@ HfConfig setup_model_to_hf(const ModelConfig *m) {
 
 static ModelConfig from_shape(const Config *c) {
   return (ModelConfig){
+      .family = name_architecture(0)->model_type,
       .vocab = c->model.vocab_size,
       .hidden = c->model.hidden_size,
       .intermediate = c->model.intermediate_size,

@@ -1,0 +1,128 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include "src/train/data.h"
+
+#include <stdlib.h>
+
+#include "src/base/hash.h"
+
+enum { IGNORED = -100, FIRST_BYTES = 48, FIRST_TOKENS = 8 };
+
+typedef struct Set {
+  const char *name;
+  Tokens *tokens;
+  TokensRange range;
+} Set;
+
+struct Data {
+  int64_t S;
+  uint64_t seed;
+  bool bytes;   /* tokens are */
+  int32_t *row; /* S+1 */
+  Set train, *val;
+  int n_vals;
+  bool own_val; /* val's files are not train's */
+};
+
+static const int widths[] = {[DATA_AUTO] = 0, [DATA_UINT16] = 2, [DATA_UINT32] = 4};
+
+static Set open_set(const Config *c, const char *name, const DataSet *sets, int n, int64_t vocab) {
+  const char **paths = xmalloc(sizeof *paths * (size_t)n);
+  for (int i = 0; i < n; i++) paths[i] = sets[i].path;
+  Tokens *tokens = tokens_open(paths, n, widths[c->data.dtype], vocab);
+  free(paths);
+  return (Set){name, tokens, {0, tokens_samples(tokens, c->train.seq_len)}};
+}
+
+Data *data_open(Arena *arena, const Config *c, int64_t vocab) {
+  Data *d = arena_new(arena, Data);
+  *d = (Data){.S = c->train.seq_len, .seed = (uint64_t)c->run.seed, .bytes = c->data.tokenizer == TOKENIZER_BYTES};
+  d->row = arena_array(arena, int32_t, d->S + 1);
+  d->train = open_set(c, "train", c->data.train.at, c->data.train.n, vocab);
+  d->own_val = c->data.val.n > 0;
+  d->n_vals = d->own_val ? c->data.val.n : c->data.val_fraction > 0;
+  d->val = arena_array(arena, Set, d->n_vals);
+  for (int i = 0; d->own_val && i < d->n_vals; i++) {
+    d->val[i] = open_set(c, c->data.val.at[i].name, &c->data.val.at[i], 1, vocab);
+  }
+  if (d->n_vals && !d->own_val) {
+    d->val[0] = (Set){.name = "val", .tokens = d->train.tokens};
+    tokens_split(d->train.range.n, c->data.val_fraction, &d->train.range, &d->val[0].range);
+  }
+  return d;
+}
+
+void data_close(Data *d) {
+  for (int i = 0; d->own_val && i < d->n_vals; i++) tokens_close(d->val[i].tokens);
+  tokens_close(d->train.tokens);
+}
+
+int64_t data_tokens(const Data *d) { return tokens_n(d->train.tokens); }
+int64_t data_epoch_sequences(const Data *d) { return d->train.range.n; }
+int data_vals(const Data *d) { return d->n_vals; }
+const char *data_val_name(const Data *d, int val) { return d->val[val].name; }
+int64_t data_val_sequences(const Data *d, int val) { return d->val[val].range.n; }
+
+static void hash_set(Sha256 *hash, const Set *set) {
+  int64_t sizes[] = {tokens_n(set->tokens), tokens_files(set->tokens), set->range.first, set->range.n};
+  sha256_add(hash, sizes, sizeof sizes);
+}
+
+uint64_t data_hash(const Data *d) {
+  Sha256 hash;
+  sha256_init(&hash);
+  hash_set(&hash, &d->train);
+  for (int i = 0; i < d->n_vals; i++) hash_set(&hash, &d->val[i]);
+  return sha256_u64(&hash);
+}
+
+/* Sample i becomes a row: the first S of its S+1 ids, and the last S. */
+static void take(const Data *d, const Tokens *tokens, int64_t i, int32_t *ids, int32_t *labels) {
+  tokens_sample(tokens, i, d->S, d->row);
+  for (int64_t t = 0; t < d->S; t++) {
+    ids[t] = d->row[t];
+    labels[t] = d->row[t + 1];
+  }
+}
+
+static int64_t stream_sample(const Data *d, int64_t number) {
+  return tokens_order(d->train.range, d->seed, number / d->train.range.n, number % d->train.range.n);
+}
+
+void data_train(const Data *d, int64_t first, int64_t micro, int32_t *ids, int32_t *labels) {
+  for (int64_t r = 0; r < micro; r++) take(d, d->train.tokens, stream_sample(d, first + r), ids + r * d->S, labels + r * d->S);
+}
+
+void data_val(const Data *d, int val, int64_t first, int64_t end, int64_t micro, int32_t *ids, int32_t *labels) {
+  const Set *set = &d->val[val];
+  for (int64_t r = 0; r < micro; r++) {
+    int32_t *row = ids + r * d->S, *label = labels + r * d->S;
+    if (first + r < end) {
+      take(d, set->tokens, set->range.first + first + r, row, label);
+      continue;
+    }
+    for (int64_t t = 0; t < d->S; t++) {
+      row[t] = 0;
+      label[t] = IGNORED;
+    }
+  }
+}
+
+/* A byte that would not print, or would end the quotation, as \x0a. */
+static void put_byte(Text *out, int32_t byte) {
+  if (byte == '\n')
+    text_printf(out, "\\n");
+  else
+    text_printf(out, byte < 32 || byte > 126 || byte == '"' || byte == '\\' ? "\\x%02x" : "%c", (unsigned)byte);
+}
+
+void data_first(const Data *d, Text *out) {
+  tokens_sample(d->train.tokens, stream_sample(d, 0), d->S, d->row);
+  int64_t most = d->bytes ? FIRST_BYTES : FIRST_TOKENS, n = d->S + 1 < most ? d->S + 1 : most;
+  if (d->bytes) text_printf(out, "\"");
+  for (int64_t i = 0; i < n; i++)
+    if (d->bytes)
+      put_byte(out, d->row[i]);
+    else
+      text_printf(out, "%s%d", i ? " " : "", d->row[i]);
+  text_printf(out, d->bytes ? " ...\"" : " ...");
+}

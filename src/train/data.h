@@ -1,0 +1,32 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* Which tokens a rank computes on.  Row `row` of pass `pass` of step s on data-parallel rank d is number
+ *   s·sequences + (pass·D + d)·micro + row
+ * of an endless stream of samples in which epoch follows epoch, each in its own order; so the sequences of a step are the same
+ * for any number of ranks, any micro-batch and after any resume. */
+#ifndef TRAIN_DATA_H
+#define TRAIN_DATA_H
+
+#include "io/tokens.h"
+#include "src/config/config.h"
+
+typedef struct Data Data;
+
+/* Maps the files and splits them; ids must lie below vocab.  Input errors name the file. */
+Data *data_open(Arena *arena, const Config *c, int64_t vocab);
+void data_close(Data *data);
+int64_t data_tokens(const Data *data);          /* in the training files */
+int64_t data_epoch_sequences(const Data *data); /* samples of an epoch */
+uint64_t data_hash(const Data *data);           /* of all sizes: equal where the files are */
+int data_vals(const Data *data);                /* validation sets */
+const char *data_val_name(const Data *data, int val);
+int64_t data_val_sequences(const Data *data, int val);
+
+/* ids and labels (sequences·seq_len each) of this rank's `micro` rows from stream number `first` on. */
+void data_train(const Data *data, int64_t first, int64_t micro, int32_t *ids, int32_t *labels);
+/* The same of a validation set, in the order of its file; rows from `end` on are padding whose labels are ignored. */
+void data_val(const Data *data, int val, int64_t first, int64_t end, int64_t micro, int32_t *ids, int32_t *labels);
+
+/* How the stream begins, for the banner: as text where tokens are bytes, else their numbers. */
+void data_first(const Data *data, Text *out);
+
+#endif

@@ -1,0 +1,42 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* Validation loss on the live parameters; nothing that training reads is written. */
+#include <math.h>
+
+#include "src/base/clock.h"
+#include "src/train/run.h"
+
+/* Sequences of a set that are scored: eval.tokens, or all where there are fewer. */
+static int64_t scored(const Run *run, int val) {
+  int64_t wanted = (int64_t)run->config->eval.tokens.value / run->config->train.seq_len, n = data_val_sequences(run->data, val);
+  wanted = wanted < 1 ? 1 : wanted;
+  return wanted < n ? wanted : n;
+}
+
+static void evaluate(Run *run, int val) {
+  double sums[2] = {0, 0}, begin = clock_seconds();
+  int64_t n = scored(run, val), micro = run->batch.micro, D = mesh_dp_size(run->mesh);
+  for (int64_t first = 0; first < n; first += D * micro) {
+    data_val(run->data, val, first + mesh_dp_index(run->mesh) * micro, n, micro, run->ids, run->labels);
+    engine_batch(run->engine, run->ids, run->labels);
+    engine_eval(run->engine, sums);
+  }
+  run->eval_loss = sums[0] / sums[1];
+  EvalEvent event = {.step = run->step,
+                     .name = data_val_name(run->data, val),
+                     .loss = run->eval_loss,
+                     .bits_per_byte = run->config->data.tokenizer == TOKENIZER_BYTES ? run->eval_loss / M_LN2 : 0,
+                     .tokens = (int64_t)sums[1],
+                     .seconds = clock_seconds() - begin};
+  if (!run_speaks(run)) return;
+  lines_eval(run->lines, &event);
+  metrics_eval(run->metrics, &event);
+}
+
+void run_evaluate(Run *run) {
+  double begin = clock_seconds();
+  lines_doing(run->lines, "evaluating");
+  for (int i = 0; i < data_vals(run->data); i++) evaluate(run, i);
+  lines_doing(run->lines, "");
+  run->evaled_step = run->step;
+  run->spent[SPENT_EVALS] += clock_seconds() - begin;
+}

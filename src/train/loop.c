@@ -1,0 +1,143 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* The steps of a run.  Step N: N updates are done.  Once a step the ranks tell each other what each has been asked for, without
+ * waiting: the answer of one step is acted on in the next, by all of them. */
+#include <math.h>
+#include <stdio.h>
+
+#include "src/base/clock.h"
+#include "src/base/process.h"
+#include "src/report/human.h"
+#include "src/train/run.h"
+
+enum { WORDS = 4 }; /* of the exchange: a Wish each */
+
+/* --- a step --------------------------------------------------------------------------------------------------------------- */
+
+static double memory_gib(const Run *run) { return (double)(process_peak() - run->memory_before) / (1 << 30); }
+
+/* Where the first number that is none stands among this rank's gradients, on all ranks; "" when nowhere. */
+static void find_nonfinite(const Run *run, char *text, size_t nbytes) {
+  const StateTable *states = engine_states(run->engine);
+  bool found = false;
+  for (int p = 0; p < states->nparams && !found; p++) {
+    int64_t first, n, at;
+    if (!state_piece(states, p, mesh_index(run->mesh, MESH_DP_SHARD), &first, &n, &at)) continue;
+    const float *grad = engine_grad(run->engine, states->params[p].unit) + at;
+    for (int64_t i = 0; i < n && !found; i++)
+      if (!isfinite(grad[i])) {
+        found = true;
+        snprintf(text, nbytes, "%s first in %s gradient, rank %d (%s)", isnan(grad[i]) ? "nan" : "inf", states->params[p].name,
+                 comm_rank(run->comm), comm_node(run->comm));
+      }
+  }
+  if (!comm_any_reason(run->comm, found, text, nbytes)) snprintf(text, nbytes, "the gradient's norm is not finite");
+}
+
+/* The update has left everything as it was. */
+static void step_skipped(Run *run) {
+  char where[256];
+  find_nonfinite(run, where, sizeof where);
+  if (run->config->health.nonfinite == NONFINITE_STOP)
+    fail(FAIL_INPUT,
+         "step %lld: %s\nhelp: a lower train.lr or a longer train.warmup; health.nonfinite: skip passes over such steps",
+         (long long)run->step, where);
+  if (run_speaks(run)) lines_warn(run->lines, run->step, "step skipped: %s", where);
+}
+
+static void step_tell(Run *run, const StepResult *result, double lr, double seconds) {
+  StepEvent event = {.step = run->step,
+                     .tokens = run->step * run->batch.tokens,
+                     .step_tokens = run->batch.tokens,
+                     .loss = result->loss,
+                     .grad_norm = result->grad_norm,
+                     .lr = lr,
+                     .seconds = seconds,
+                     .memory_gib = memory_gib(run)};
+  lines_step(run->lines, &event);
+  if (run->metrics) metrics_step(run->metrics, &run->shape.speed, &event);
+}
+
+static void step(Run *run) {
+  const Batch *b = &run->batch;
+  int64_t D = mesh_dp_size(run->mesh), d = mesh_dp_index(run->mesh);
+  double begin = clock_seconds(), lr = lr_at(&run->schedule, run->step);
+  for (int64_t pass = 0; pass < b->passes; pass++) {
+    data_train(run->data, run->step * b->sequences + (pass * D + d) * b->micro, b->micro, run->ids, run->labels);
+    engine_batch(run->engine, run->ids, run->labels);
+    engine_micro(run->engine, pass);
+  }
+  StepResult result = engine_update(run->engine, lr);
+  run->step++;
+  run->loss = result.loss;
+  double seconds = clock_seconds() - begin;
+  step_tell(run, &result, lr, seconds);
+  if (!result.applied) step_skipped(run);
+  run->spent[SPENT_TRAINING] += clock_seconds() - begin;
+}
+
+/* --- between steps ---------------------------------------------------------------------------------------------------------- */
+
+/* Sends what this rank has been asked for, and says what any rank was asked for a step ago. */
+static void exchange(Run *run, bool *in_flight, bool wanted[WISHES]) {
+  bool mine[WISHES];
+  int64_t words[WORDS] = {0}, most[WORDS] = {0};
+  wishes_take(run, mine);
+  for (Wish w = 0; w < WISHES; w++) words[w] = mine[w];
+  if (*in_flight) comm_control_finish(run->comm, most);
+  comm_control_start(run->comm, words);
+  *in_flight = true;
+  for (Wish w = 0; w < WISHES; w++) wanted[w] = most[w] > 0;
+}
+
+static bool is_due(const Run *run, Amount every) { return every.unit && run->step % (int64_t)every.value == 0; }
+
+/* True: stopped before its end because somebody asked. */
+static bool step_all(Run *run) {
+  bool in_flight = false, wanted[WISHES] = {false};
+  int64_t rest[WORDS];
+  while (run->step < run->shape.last_step && !wanted[WISH_STOP]) {
+    step(run);
+    exchange(run, &in_flight, wanted);
+    if (is_due(run, run->config->eval.every) && data_vals(run->data)) run_evaluate(run);
+    if (is_due(run, run->config->checkpoint.every) || wanted[WISH_SAVE]) run_save(run);
+  }
+  if (in_flight) comm_control_finish(run->comm, rest);
+  return run->step < run->shape.last_step;
+}
+
+/* --- the end ---------------------------------------------------------------------------------------------------------------- */
+
+static void tell_end(Run *run) {
+  char tokens[HUMAN_TEXT], loss[HUMAN_TEXT], time[HUMAN_TEXT], eval[HUMAN_TEXT];
+  Lines *l = run->lines;
+  double all = clock_since_exec();
+  const double *t = run->spent;
+  bool whole = run->step >= run->shape.total_steps;
+  snprintf(eval, sizeof eval, ", eval %.4f", run->eval_loss);
+  lines_end(l, "done", "%lld of %lld steps, %s tokens, loss %s%s", (long long)run->step, (long long)run->shape.total_steps,
+            human_count((double)(run->step * run->batch.tokens), tokens), human_fixed(run->loss, 9, 4, loss),
+            isnan(run->eval_loss) ? "" : eval);
+  lines_end(l, "time", "%s: training %.1f %%, start %.1f, evaluations %.1f, saves %.1f", human_duration(all, time),
+            100 * t[SPENT_TRAINING] / all, 100 * t[SPENT_START] / all, 100 * t[SPENT_EVALS] / all, 100 * t[SPENT_SAVES] / all);
+  if (whole)
+    lines_end(l, "next", "hpctrain generate %s --prompt \"...\"", run->folder->path);
+  else
+    lines_end(l, "next", "the same command goes on at step %lld", (long long)run->step + 1);
+}
+
+void run_steps(Run *run) {
+  if (run->step >= run->shape.last_step) {
+    if (run_speaks(run)) lines_note(run->lines, "step %lld is done: nothing is left to do", (long long)run->step);
+    return;
+  }
+  lines_run(run->lines, &run->shape);
+  wishes_listen();
+  bool stopped = step_all(run);
+  lines_run_end(run->lines);
+  if (run->saved_step != run->step && !run_save(run))
+    fail(FAIL_MACHINE,
+         "the last checkpoint of %s could not be written\nhelp: make room there, and run again: it goes on from the one before",
+         run->folder->path);
+  if (!stopped && data_vals(run->data) && run->evaled_step != run->step) run_evaluate(run);
+  if (run_speaks(run)) tell_end(run);
+}

@@ -1,0 +1,158 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* Where a run goes on.  What would make it another run (model, sequence length, global batch, seed, data) may not change;
+ * everything else may: ranks, strategy, micro-batch, schedule, device. */
+#include <errno.h>
+#include <limits.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "src/report/difference.h"
+#include "src/train/run.h"
+
+/* --- which checkpoint ----------------------------------------------------------------------------------------------------- */
+
+static bool is_within(const char *path, const char *folder) {
+  char a[PATH_MAX], b[PATH_MAX];
+  if (!realpath(path, a) || !realpath(folder, b)) return false;
+  size_t n = strlen(b);
+  return !strncmp(a, b, n) && (a[n] == '/' || !a[n]);
+}
+
+/* A folder given from elsewhere is where the run starts; once it has checkpoints of its own, it goes on from these. */
+static const char *resume_folder(Run *run) {
+  const char *asked = run->config->checkpoint.resume, *own = run->folder->checkpoints;
+  if (!strcmp(asked, "never")) return NULL;
+  if (!strcmp(asked, "auto")) return own;
+  int n = 0;
+  ckpt_list(run->arena, own, &n);
+  if (!n || is_within(asked, run->folder->path)) return asked;
+  if (run_speaks(run)) lines_note(run->lines, "this run has begun from %s and goes on from its own checkpoints", asked);
+  return own;
+}
+
+/* A line a damaged step; lines that begin with a blank belong to the one before. */
+static void warn_damaged(Run *run, Text *text) {
+  for (char *line = text->at, *end; line && *line; line = end) {
+    end = line + strcspn(line, "\n");
+    while (end[0] == '\n' && end[1] == ' ') end += 1 + strcspn(end + 1, "\n");
+    if (*end) *end++ = 0;
+    if (run_speaks(run)) lines_warn(run->lines, 0, "%s", line);
+  }
+  text_close(text);
+}
+
+static Ckpt *find(Run *run) {
+  Text warnings = {0};
+  const char *folder = resume_folder(run), *asked = run->config->checkpoint.resume;
+  if (!folder) return NULL;
+  Ckpt *ckpt = ckpt_find_newest(run->comm, folder, true, &warnings);
+  warn_damaged(run, &warnings);
+  if (!ckpt && !strcmp(folder, asked))
+    config_fail(run->config, "checkpoint.resume", "auto, never, a run folder or a step folder", "there is no checkpoint in %s",
+                asked);
+  return ckpt;
+}
+
+/* --- is it of this run? ------------------------------------------------------------------------------------------------- */
+
+static const char help[] = "put it back, or give another run.folder for a new run";
+
+static void check_number(const Run *run, const char *key, const char *what, int64_t was, int64_t is) {
+  if (was == is) return;
+  config_fail(run->config, key, help, "%s cannot change in a run: the checkpoint has %lld, now it is %lld", what, (long long)was,
+              (long long)is);
+}
+
+static void check_model(const Run *run, const Ckpt *ckpt) {
+  ModelConfig was = states_model(run->arena, ckpt);
+  const char *text = states_model_text(run->arena, &was);
+  Text changes = {0};
+  if (!difference_lines(text, run->model_text, &changes)) return;
+  config_fail(run->config,
+              run->config->model.preset   ? "model.preset"
+              : run->config->model.config ? "model.config"
+              : run->config->model.from   ? "model.from"
+                                          : "model.hidden_size",
+              help, "the model cannot change in a run; from the checkpoint's to this one:\n%s", changes.at);
+}
+
+static void check_data(const Run *run, const Ckpt *ckpt, const Config *was) {
+  const DataSets *a = &was->data.train, *b = &run->config->data.train;
+  bool same = a->n == b->n;
+  for (int i = 0; same && i < a->n; i++) same = !strcmp(a->at[i].path, b->at[i].path);
+  if (!same)
+    config_fail(run->config, "data.train", help, "the training data cannot change in a run: the checkpoint has %s", a->at[0].path);
+  static const struct {
+    const char *fact, *key, *what;
+  } sizes[] = {{"data_tokens", "data.train", "the number of tokens in data.train"},
+               {"epoch_sequences", "data.val_fraction", "the number of sequences to train on"}};
+  int64_t now[] = {data_tokens(run->data), data_epoch_sequences(run->data)}, before;
+  for (int i = 0; i < 2; i++) {
+    const char *fact = ckpt_fact(ckpt, sizes[i].fact);
+    if (fact && num_parse_int(fact, &before)) check_number(run, sizes[i].key, sizes[i].what, before, now[i]);
+  }
+}
+
+static void check_same(const Run *run, const Ckpt *ckpt) {
+  const char *text = ckpt_text(ckpt, run->arena, "config"), *name = arena_printf(run->arena, "%s: /run/config", ckpt_folder(ckpt));
+  if (!text) fail(FAIL_INPUT, "%s is not there\nhelp: resume from a checkpoint that hpctrain train has saved", name);
+  char *words[] = {(char *)name, NULL};
+  const Config *was = config_parse(run->arena, name, text, 1, words), *is = run->config;
+  check_model(run, ckpt);
+  check_number(run, "train.seq_len", "seq_len", was->train.seq_len, is->train.seq_len);
+  check_number(run, "train.global_batch_size", "the number of sequences in global_batch_size", config_check_batch(was, 1).sequences,
+               run->batch.sequences);
+  check_number(run, "run.seed", "seed", was->run.seed, is->run.seed);
+  check_data(run, ckpt, was);
+}
+
+/* --- going on ------------------------------------------------------------------------------------------------------------- */
+
+/* Checkpoints of steps that are to be done again would be taken for this run's newest. */
+static void set_aside(Run *run) {
+  int n, moved = 0;
+  const int64_t *steps = ckpt_list(run->arena, run->folder->checkpoints, &n);
+  for (int i = 0; i < n; i++) {
+    if (steps[i] <= run->step) continue;
+    const char *name = arena_printf(run->arena, "step-%08lld", (long long)steps[i]);
+    const char *from = arena_printf(run->arena, "%s/%s", run->folder->checkpoints, name);
+    if (rename(from, arena_printf(run->arena, "%s/%s", run->folder->here, name)))
+      fail(FAIL_MACHINE, "%s cannot be moved to %s: %s\nhelp: move it away", from, run->folder->here, strerror(errno));
+    moved++;
+  }
+  if (moved) lines_note(run->lines, "%d later checkpoint%s moved to %s", moved, moved == 1 ? "" : "s", run->folder->here);
+}
+
+static void tell(Run *run, const Ckpt *ckpt) {
+  Lines *l = run->lines;
+  const char *from = run->config->model.from;
+  if (ckpt)
+    lines_banner(l, "resume", "%s, verified; run file %s%s%s", ckpt_folder(ckpt), run->folder->changed ? "changed: " : "unchanged",
+                 run->folder->changed > 0 ? run->folder->here : "", run->folder->changed > 0 ? "/run.diff" : "");
+  else if (from)
+    lines_banner(l, "weights", "%s", from);
+  else
+    lines_banner(l, "weights", "fresh, seed %lld", (long long)run->config->run.seed);
+}
+
+void run_resume(Run *run) {
+  Ckpt *ckpt = find(run);
+  if (ckpt) {
+    check_same(run, ckpt);
+    states_load(run->engine, run->mesh, ckpt);
+    run->step = run->saved_step = ckpt_step(ckpt);
+    if (!is_within(ckpt_folder(ckpt), run->folder->path)) run->saved_step = -1;
+  } else if (run->config->model.from) {
+    setup_weights(run->engine, run->comm, run->mesh, run->config->model.from);
+  } else {
+    engine_init(run->engine, (uint64_t)run->config->run.seed);
+  }
+  run->first_step = run->step;
+  if (run_speaks(run)) {
+    tell(run, ckpt);
+    set_aside(run);
+  }
+  ckpt_close(ckpt);
+  comm_barrier(run->comm);
+}

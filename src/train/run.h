@@ -1,0 +1,91 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* A run from start to end; what the files of the train command share.
+ *
+ *   start.c     from the command line to a run that is ready
+ *   resume.c    where a run goes on
+ *   loop.c      steps, and what the ranks decide between them
+ *   save.c      checkpoints
+ *   evaluate.c  validation loss
+ *   wishes.c    signals and files that ask for a save or a stop
+ *   stages.c    run.debug */
+#ifndef TRAIN_RUN_H
+#define TRAIN_RUN_H
+
+#include "io/ckpt.h"
+#include "io/lock.h"
+#include "src/report/lines.h"
+#include "src/report/metrics.h"
+#include "src/report/runfolder.h"
+#include "src/train/data.h"
+#include "src/train/setup.h"
+#include "src/train/states.h"
+
+/* Where a run's time goes, in seconds. */
+typedef enum Spent { SPENT_START, SPENT_TRAINING, SPENT_EVALS, SPENT_SAVES, SPENTS } Spent;
+
+typedef struct Run {
+  Arena *arena;
+  Comm *comm;
+  Mesh *mesh;
+  Dev *dev;
+  const Config *config;
+  const char *config_text, *model_text; /* as checkpoints hold them */
+  ModelConfig model;
+  Batch batch;
+  Data *data;
+  Engine *engine;
+  LrSchedule schedule;
+  RunShape shape;
+
+  Lines *lines;
+  RunFolder *folder;
+  Metrics *metrics; /* rank 0's, as the lock */
+  Lock *lock;
+
+  int64_t step, first_step;        /* updates done, skipped ones included; at the start of this attempt */
+  int64_t saved_step, evaled_step; /* of the last save and evaluation; -1: none */
+  double loss, eval_loss;          /* the last ones; NaN: none */
+  int64_t memory_before;           /* bytes: the process's peak right after MPI's start */
+  double spent[SPENTS];
+  int32_t *ids, *labels; /* of a pass */
+} Run;
+
+/* --- start.c -------------------------------------------------------------------------------------------------------------- */
+
+Run *run_open(int argc, char **argv);
+void run_close(Run *run);
+bool run_speaks(const Run *run); /* this rank does, for the job: rank 0 */
+
+/* --- resume.c ------------------------------------------------------------------------------------------------------------- */
+
+/* The parameters and states with which the run goes on: of a checkpoint, of a model's folder, or fresh.  Sets step. */
+void run_resume(Run *run);
+
+/* --- loop.c --------------------------------------------------------------------------------------------------------------- */
+
+/* Trains to the end, to train.stop_after or until asked to stop. */
+void run_steps(Run *run);
+
+/* --- save.c --------------------------------------------------------------------------------------------------------------- */
+
+void run_check_room(const Run *run); /* for as many checkpoints as there will be at a time */
+bool run_save(Run *run);             /* all ranks; false: told, and the checkpoints before are as they were */
+
+/* --- evaluate.c ----------------------------------------------------------------------------------------------------------- */
+
+void run_evaluate(Run *run);
+
+/* --- wishes.c ------------------------------------------------------------------------------------------------------------- */
+
+typedef enum Wish { WISH_STOP, WISH_SAVE, WISHES } Wish;
+
+void wishes_listen(void);                              /* to signals, from here on */
+void wishes_take(const Run *run, bool wanted[WISHES]); /* what this process has been asked for since it last looked */
+
+/* --- stages.c ------------------------------------------------------------------------------------------------------------- */
+
+/* What run.debug asks for of the compiler, into the attempt's folder; NULL: nothing. */
+const CompileWatch *stages_watch(const Run *run);
+void stages_memory(const Run *run);
+
+#endif

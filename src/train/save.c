@@ -1,0 +1,97 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* Checkpoints of a run.  A save that fails costs nothing but itself: it is told, the one before stays, training goes on. */
+#include <errno.h>
+#include <string.h>
+#include <sys/statvfs.h>
+
+#include "src/base/clock.h"
+#include "src/report/human.h"
+#include "src/train/run.h"
+
+enum { STATES = 3 }; /* parameters and their two moments, f32 */
+
+static double checkpoint_bytes(const Run *run) {
+  int64_t table;
+  return STATES * sizeof(float) * (double)model_parameters(&run->model, &table);
+}
+
+/* keep + 1: the oldest goes when the newest is whole. */
+void run_check_room(const Run *run) {
+  const Config *c = run->config;
+  struct statvfs disk;
+  if (!run_speaks(run)) return;
+  if (statvfs(run->folder->checkpoints, &disk))
+    fail(FAIL_MACHINE, "%s: %s\nhelp: give run.folder=PATH on a file system that works", run->folder->checkpoints, strerror(errno));
+  int there = 0;
+  ckpt_list(run->arena, run->folder->checkpoints, &there);
+  int64_t saves = run->shape.last_step / run->shape.save_every + 1, most = c->checkpoint.keep + 1;
+  int64_t more = (saves < most ? saves : most) - there;
+  double needed = (double)(more > 0 ? more : 0) * checkpoint_bytes(run), left = (double)disk.f_bavail * (double)disk.f_frsize;
+  char a[HUMAN_TEXT], b[HUMAN_TEXT], one[HUMAN_TEXT];
+  if (needed > left)
+    fail(FAIL_MACHINE,
+         "no room for checkpoints: %lld more of %s need %s, %s has %s\nhelp: a smaller checkpoint.keep, or give "
+         "run.folder=PATH on a larger file system",
+         (long long)more, human_bytes(checkpoint_bytes(run), one), human_bytes(needed, a), run->folder->checkpoints,
+         human_bytes(left, b));
+}
+
+static const char *strategy_name(const Config *c) {
+  return c->parallel.strategy == STRATEGY_FULL_SHARD ? "full_shard" : "no_shard";
+}
+
+static bool write_states(const Run *run, Why *why) {
+  Arena *arena = arena_open();
+  char loss[NUM_TEXT];
+  CkptText texts[] = {{"config", run->config_text}, {"model", run->model_text}, {"choices", ""}};
+  CkptText facts[] = {
+      {"tokens", arena_printf(arena, "%lld", (long long)(run->step * run->batch.tokens))},
+      {"loss", num_double(run->loss, loss)},
+      {"strategy", strategy_name(run->config)},
+      {"ranks", arena_printf(arena, "%d", comm_size(run->comm))},
+      {"data_tokens", arena_printf(arena, "%lld", (long long)data_tokens(run->data))},
+      {"epoch_sequences", arena_printf(arena, "%lld", (long long)data_epoch_sequences(run->data))},
+  };
+  StatesSave save = {.folder = run->folder->checkpoints,
+                     .step = run->step,
+                     .texts = texts,
+                     .n_texts = sizeof texts / sizeof *texts,
+                     .facts = facts,
+                     .n_facts = sizeof facts / sizeof *facts};
+  bool ok = try_states_save(run->comm, run->mesh, run->engine, &save, why);
+  arena_close(arena);
+  return ok;
+}
+
+/* Rank 0, before and after. */
+static void prepare(Run *run) {
+  Why why;
+  if (lock_lost(run->lock))
+    fail(FAIL_MACHINE, "%s/LOCK is another job's now: it had not been heard of for %d s\nhelp: end one of the two jobs",
+         run->folder->path, LOCK_EXPIRES);
+  if (!metrics_sync(run->metrics, &why)) lines_warn(run->lines, run->step, "%s", why.text);
+}
+
+static void conclude(Run *run, double seconds) {
+  Why why;
+  SaveEvent event = {run->step, checkpoint_bytes(run), seconds, seconds};
+  lines_save(run->lines, &event);
+  metrics_save(run->metrics, &event);
+  if (!try_ckpt_prune(run->folder->checkpoints, (int)run->config->checkpoint.keep, 0, &why))
+    lines_warn(run->lines, run->step, "%s", why.text);
+}
+
+bool run_save(Run *run) {
+  Why why;
+  double begin = clock_seconds();
+  lines_doing(run->lines, "writing checkpoint");
+  if (run_speaks(run)) prepare(run);
+  bool ok = write_states(run, &why);
+  double seconds = clock_seconds() - begin;
+  if (ok) run->saved_step = run->step;
+  if (run_speaks(run) && ok) conclude(run, seconds);
+  if (run_speaks(run) && !ok) lines_warn(run->lines, run->step, "no checkpoint: %s", why.text);
+  lines_doing(run->lines, "");
+  run->spent[SPENT_SAVES] += clock_seconds() - begin;
+  return ok;
+}

@@ -1,0 +1,46 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* run.debug: the compiler's stages as files of the attempt, written by rank 0. */
+#include <stdio.h>
+
+#include "src/base/file.h"
+#include "src/train/run.h"
+
+static void put_take(const Run *run, const char *program, const char *stage, Text *text) {
+  Why why;
+  const char *path = arena_printf(run->arena, "%s/ir-%s-%s.txt", run->folder->here, program, stage);
+  if (!try_file_write(path, text->at, text->n, &why)) lines_warn(run->lines, 0, "run.debug: %s", why.text);
+  text_close(text);
+}
+
+static void put_graph(void *self, const char *program, const char *stage, const Graph *g) {
+  Text text = {0};
+  graph_print(g, &text);
+  put_take(self, program, stage, &text);
+}
+
+static void put_program(void *self, const char *program, const char *stage, const Program *lowered) {
+  Text text = {0};
+  (void)stage;
+  program_print(lowered, &text);
+  put_take(self, program, "program", &text);
+}
+
+const CompileWatch *stages_watch(const Run *run) {
+  int debug = run->config->run.debug;
+  if (!run_speaks(run) || !(debug & (DEBUG_IR | DEBUG_FUSE))) return NULL;
+  CompileWatch *watch = arena_new(run->arena, CompileWatch);
+  *watch = (CompileWatch){debug & DEBUG_IR ? put_graph : NULL, debug & DEBUG_FUSE ? put_program : NULL, (void *)run};
+  return watch;
+}
+
+void stages_memory(const Run *run) {
+  if (!run_speaks(run) || !(run->config->run.debug & DEBUG_MEM)) return;
+  JobMemory m = job_memory(engine_job(run->engine));
+  const struct {
+    const char *what;
+    size_t nbytes;
+  } rows[] = {{"states", m.states},    {"carried", m.carried},     {"inputs", m.inputs},
+              {"constants", m.tables}, {"transient", m.transient}, {"arena", m.vars + m.tables + m.transient}};
+  for (size_t i = 0; i < sizeof rows / sizeof *rows; i++)
+    lines_note(run->lines, "mem %-9s %12zu bytes", rows[i].what, rows[i].nbytes);
+}

@@ -1,0 +1,245 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* From the command line to a run that is ready: every rank reads the same run file, rank 0 makes the run folder and takes its
+ * lock, all agree on file, data and plan before anything is computed, and the banner tells what is true here. */
+#include <math.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "kernels/kernels.h"
+#include "src/base/clock.h"
+#include "src/base/process.h"
+#include "src/base/version.h"
+#include "src/report/environment.h"
+#include "src/report/human.h"
+#include "src/train/run.h"
+
+/* What the start took, in seconds. */
+typedef struct Times {
+  double mpi, plan, load;
+  JobStart job;
+} Times;
+
+bool run_speaks(const Run *run) { return comm_rank(run->comm) == 0; }
+
+/* --- what is asked for -------------------------------------------------------------------------------------------------- */
+
+/* Rank 0 first, so that what is wrong with the file is told once. */
+static void load_config(Run *run, int argc, char **argv) {
+  if (run_speaks(run)) run->config = config_load(run->arena, argc, argv, comm_size(run->comm));
+  comm_barrier(run->comm);
+  if (!run_speaks(run)) run->config = config_load(run->arena, argc, argv, comm_size(run->comm));
+  comm_agree(run->comm, config_hash(run->config), "the resolved run file");
+  Text text = {0};
+  config_print(run->config, &text);
+  run->config_text = arena_strdup(run->arena, text.at);
+  text_close(&text);
+}
+
+static void warn_lines(Run *run, Text *text) {
+  for (char *line = text->at ? strtok(text->at, "\n") : NULL; line; line = strtok(NULL, "\n"))
+    if (run_speaks(run)) lines_warn(run->lines, 0, "%s", line);
+  text_close(text);
+}
+
+static void load_model(Run *run) {
+  const Config *c = run->config;
+  Text warnings = {0};
+  run->model = setup_model(run->arena, c, &warnings);
+  warn_lines(run, &warnings);
+  run->model_text = states_model_text(run->arena, &run->model);
+  if (c->train.seq_len > run->model.max_positions)
+    config_fail(c, "train.seq_len", "a shorter seq_len, or a model with a larger max_position_embeddings",
+                "seq_len is %lld, the model is made for at most %lld positions", (long long)c->train.seq_len,
+                (long long)run->model.max_positions);
+  run->batch = config_check_batch(c, mesh_dp_size(run->mesh));
+}
+
+/* --- run folder and data ------------------------------------------------------------------------------------------------ */
+
+static void open_folder(Run *run) {
+  RunFolder *folder = run->folder = runfolder_paths(run->arena, run->config->run.folder);
+  if (run_speaks(run)) {
+    runfolder_make(folder);
+    run->lock = lock_acquire(folder->path);
+    runfolder_begin(folder, run->arena, run->config_text);
+  }
+  comm_barrier(run->comm);
+  comm_set_error_file(run->comm, folder->error);
+  lines_log(run->lines, run_speaks(run) ? folder->log : runfolder_rank_log(folder, run->arena, comm_rank(run->comm)));
+}
+
+static void write_demo(const char *path) {
+  TokensWriter *writer = tokens_writer_open(path, 2);
+  for (const char *at = demo_text; *at; at++) tokens_writer_add(writer, &(int32_t){(unsigned char)*at}, 1);
+  tokens_writer_close(writer);
+}
+
+static void open_data(Run *run) {
+  const Config *c = run->config;
+  if (c->demo_data && run_speaks(run)) write_demo(c->demo_data);
+  comm_barrier(run->comm);
+  run->data = data_open(run->arena, c, run->model.vocab);
+  comm_agree(run->comm, data_hash(run->data), "the sizes of the data files");
+  int64_t epoch = data_epoch_sequences(run->data);
+  run->schedule = setup_schedule(c, epoch);
+  int64_t total = run->schedule.total, stop = c->train.stop_after.unit ? config_steps(c, c->train.stop_after, epoch, total) : total;
+  run->shape = (RunShape){.total_steps = total,
+                          .last_step = stop < 1       ? 1
+                                       : stop < total ? stop
+                                                      : total,
+                          .save_every = (int64_t)c->checkpoint.every.value,
+                          .every = (int64_t)c->log.every.value};
+}
+
+static void measure_model(Run *run) {
+  const ModelConfig *m = &run->model;
+  int64_t table, all = model_parameters(m, &table);
+  FlopsShape shape = {all, m->tied ? 0 : table, m->layers, m->heads, m->head_dim, run->config->train.seq_len};
+  run->shape.speed = (Speed){.per_token = flops_per_token(&shape), .devices = comm_size(run->comm)};
+}
+
+/* --- engine --------------------------------------------------------------------------------------------------------------- */
+
+static void open_engine(Run *run) {
+  const Config *c = run->config;
+  int threads = c->cpu.threads ? (int)c->cpu.threads : comm_core_share(run->comm);
+  run->dev = setup_device(c, threads, run->folder->path);
+  EngineOptions o = setup_options(c, &run->model, threads);
+  o.sequences = run->batch.micro;
+  o.passes = run->batch.passes;
+  o.nominal_tokens = (double)run->batch.tokens;
+  o.train = true;
+  o.eval = data_vals(run->data) > 0;
+  o.watch = stages_watch(run);
+  run->engine = engine_open(run->arena, run->dev, run->comm, run->mesh, &o);
+  comm_agree(run->comm, engine_hash(run->engine), "the compiled programs");
+  stages_memory(run);
+  run->ids = arena_array(run->arena, int32_t, run->batch.micro_tokens);
+  run->labels = arena_array(run->arena, int32_t, run->batch.micro_tokens);
+}
+
+static void warn_device(Run *run) {
+  if (!run_speaks(run)) return;
+  if (dev_cache_note(run->dev)) lines_warn(run->lines, 0, "compiled kernels are not kept: %s", dev_cache_note(run->dev));
+  for (int i = 0; kernels_note(i); i++) lines_warn(run->lines, 0, "%s", kernels_note(i));
+}
+
+/* --- banner --------------------------------------------------------------------------------------------------------------- */
+
+/* "42.9 G" of 4.29e10: a number and the prefix of the unit that follows. */
+static const char *with_prefix(double value, char out[HUMAN_TEXT]) {
+  human_rate(value, out);
+  size_t n = strcspn(out, "kMGTPE");
+  if (!out[n]) return strcat(out, " ");
+  memmove(out + n + 1, out + n, strlen(out + n) + 1);
+  out[n] = ' ';
+  return out;
+}
+
+static const char *model_name(const Config *c, const ModelConfig *model) {
+  const char *names[] = {c->model.preset, c->model.config, c->model.from, model->family};
+  int i = 0;
+  while (!names[i]) i++;
+  return names[i];
+}
+
+static void banner_start(Run *run) {
+  char utc[32];
+  const char *job = getenv("SLURM_JOB_ID"), *notes = demo_notes;
+  Lines *l = run->lines;
+  for (size_t n; run->config->demo && *notes; notes += n + 1) {
+    n = strcspn(notes, "\n");
+    lines_note(l, "%.*s", (int)n - 6, notes + 6); /* without "note  " */
+  }
+  lines_banner(l, "hpctrain", "%s  %s%s%sattempt %d  %s  %s", version_text, job ? "job " : "", job ? job : "", job ? ", " : "",
+               run->folder->attempt, clock_utc(utc), run->folder->path);
+  lines_banner(l, "mpi", "%s", comm_describe(run->comm));
+}
+
+static void banner_plan(Run *run) {
+  const Config *c = run->config;
+  const Batch *b = &run->batch;
+  char a[HUMAN_TEXT], f[HUMAN_TEXT];
+  Lines *l = run->lines;
+  Text text = {0};
+  int64_t table, threads = dev_threads(run->dev);
+  lines_banner(l, "device", "%s; %lld thread%s a rank", dev_describe(run->dev), (long long)threads, threads == 1 ? "" : "s");
+  environment_brief(&text);
+  if (text.n) lines_banner(l, "env", "%s", text.at);
+  text.n = 0;
+  lines_banner(l, "model", "%s %s parameters, %sFLOP/token", model_name(c, &run->model),
+               human_count((double)model_parameters(&run->model, &table), a), with_prefix(run->shape.speed.per_token.causal, f));
+  lines_banner(l, "batch", "%lld x %lld = %s tokens = %d rank%s x %lld x %lld pass%s; %lld steps", (long long)b->sequences,
+               (long long)c->train.seq_len, human_count((double)b->tokens, a), mesh_dp_size(run->mesh),
+               mesh_dp_size(run->mesh) == 1 ? "" : "s", (long long)b->micro, (long long)b->passes, b->passes == 1 ? "" : "es",
+               (long long)run->shape.total_steps);
+  data_first(run->data, &text);
+  lines_banner(l, "data", "%s tokens, %.2f epochs; first: %s", human_count((double)data_tokens(run->data), a),
+               (double)run->shape.total_steps * (double)b->sequences / (double)data_epoch_sequences(run->data), text.at);
+  text_close(&text);
+  JobMemory m = job_memory(engine_job(run->engine));
+  double gib = 1 << 30, all = (double)(m.vars + m.tables + m.transient) / gib;
+  lines_banner(l, "memory", "%.3g GiB a rank planned: parameters and states %.3g, gradients %.3g, activations %.3g", all,
+               (double)m.states / gib, (double)m.carried / gib, (double)m.transient / gib);
+}
+
+static void banner_ready(Run *run, const Times *t) {
+  run->spent[SPENT_START] = clock_since_exec();
+  lines_banner(run->lines, "ready", "%.2f s: mpi %.2f, plan %.2f, kernels %.2f (%d, %s), load %.2f", run->spent[SPENT_START],
+               t->mpi, t->plan, t->job.seconds, t->job.kernels, t->job.cached ? "cached" : "compiled", t->load);
+  runfolder_banner(run->folder, lines_banner_text(run->lines));
+}
+
+/* --- all of it -------------------------------------------------------------------------------------------------------------- */
+
+static double lap(double *since) {
+  double now = clock_seconds(), took = now - *since;
+  *since = now;
+  return took;
+}
+
+Run *run_open(int argc, char **argv) {
+  Arena *arena = arena_open();
+  Run *run = arena_new(arena, Run);
+  Times times = {0};
+  double at = clock_seconds();
+  *run = (Run){.arena = arena, .saved_step = -1, .evaled_step = -1, .loss = NAN, .eval_loss = NAN};
+  run->comm = comm_boot(&argc, &argv);
+  run->memory_before = process_peak();
+  times.mpi = lap(&at);
+  run->lines = lines_open(comm_rank(run->comm));
+  load_config(run, argc, argv);
+  run->mesh = setup_mesh(run->comm);
+  load_model(run);
+  open_folder(run);
+  if (run_speaks(run)) banner_start(run);
+  open_data(run);
+  measure_model(run);
+  lap(&at);
+  open_engine(run);
+  times.plan = lap(&at);
+  if (run_speaks(run)) banner_plan(run);
+  run_check_room(run);
+  times.job = engine_start(run->engine);
+  warn_device(run);
+  lap(&at);
+  run_resume(run);
+  times.load = lap(&at);
+  if (!run_speaks(run)) return run;
+  run->metrics = metrics_open(run->folder->path, run->step, run->folder->cut);
+  banner_ready(run, &times);
+  return run;
+}
+
+void run_close(Run *run) {
+  metrics_close(run->metrics);
+  engine_close(run->engine);
+  dev_close(run->dev);
+  data_close(run->data);
+  lines_close(run->lines);
+  comm_barrier(run->comm); /* whoever takes the lock next finds nobody writing */
+  lock_release(run->lock);
+  mesh_close(run->mesh);
+  comm_close(run->comm);
+  arena_close(run->arena);
+}
