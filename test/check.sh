@@ -60,7 +60,7 @@ check_main() {
   folder=$(mktemp -d "${TMPDIR:-/tmp}/check.XXXXXX") || return 1
   log=$folder/log
   for name in $names; do
-    mkdir "$folder/$name"
+    mkdir "$folder/$name" || return 1
     (
       set -eEu
       trap 'echo "${BASH_SOURCE[0]##*/}:$LINENO: $BASH_COMMAND" >&2' ERR

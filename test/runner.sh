@@ -27,7 +27,9 @@ export UBSAN_OPTIONS="${UBSAN_OPTIONS-print_stacktrace=1}"
 logs=$builddir/test/log
 mkdir -p "$logs"
 tmp=$(mktemp -d "${TMPDIR:-/tmp}/hpctrain-test.XXXXXX") || exit 1
+child=
 trap 'rm -rf "$tmp"' EXIT
+trap '[ -z "$child" ] || { kill "$child" && wait "$child"; }; exit 143' HUP INT TERM
 
 # A command of the plan, found in the build folder or among the sources.
 find_command() {
@@ -76,8 +78,11 @@ run_row() {
   timeout 60 "$program" "$@" --list > "$log.list" 2> "$log.err" < /dev/null || : > "$log.list"
   mkdir -p "$tmp/${label// /-}"
   begin=$(date +%s%N)
-  TMPDIR="$tmp/${label// /-}" timeout -k 10 "$((seconds * slowdown))" "${run[@]}" > "$log.out" 2> "$log.err" < /dev/null
+  TMPDIR="$tmp/${label// /-}" timeout -k 10 "$((seconds * slowdown))" "${run[@]}" > "$log.out" 2> "$log.err" < /dev/null &
+  child=$!
+  wait "$child"
   status=$?
+  child=
   verdict=$(judge "$log.list" "$log.out" "$status")
   local counts=${verdict%%$'\n'*}
   local good=${counts% *} bad=${counts#* }

@@ -97,6 +97,23 @@ test_failure_of_a_later_rank_is_seen() {
   expect_out 'FAILED b: rank 1'
 }
 
+test_ending_the_runner_ends_its_program() {
+  program sleeps <<< "$good; echo \$\$ > pid; exec sleep 60"
+  env -u builddir PLAN=plan "$srcdir/test/runner.sh" quick > out 2>&1 < /dev/null &
+  local runner=$! i
+  for ((i = 0; i < 200; i++)); do
+    [ -s pid ] && break
+    sleep 0.05
+  done
+  kill "$runner"
+  wait "$runner" || expect_equal $? 143
+  for ((i = 0; i < 200; i++)); do
+    kill -0 "$(< pid)" 2> /dev/null || return 0
+    sleep 0.05
+  done
+  return 1
+}
+
 test_note_of_a_program_is_shown() {
   program notes <<< "$good; echo 'note  no network' >&2; echo ok a; echo ok b; echo 2 passed, 0 failed"
   runner 0 quick
