@@ -19,8 +19,10 @@ extern const int ncommands;
 const Command *command_find(const char *name); /* or NULL */
 
 int cmd_config(int argc, char **argv);
+int cmd_generate(int argc, char **argv);
 int cmd_help(int argc, char **argv);
 int cmd_ir(int argc, char **argv);
+int cmd_plan(int argc, char **argv);
 int cmd_tokenize(int argc, char **argv);
 int cmd_train(int argc, char **argv);
 int cmd_verify(int argc, char **argv);
