@@ -33,10 +33,13 @@
 
 enum { BIG_RANK = 5, BIG_IN = 7, BIG_OUT = 3 };
 
+/* Element types; CPUs know BIG_F32 alone, and BIG_I32 where the table above says int32 (there type is not looked at). */
+enum { BIG_F32, BIG_BF16, BIG_F16, BIG_I32 };
+
 typedef struct BigView {
   void *at;
   int64_t dim[BIG_RANK], stride[BIG_RANK]; /* in elements */
-  int rank;
+  int rank, type;
 } BigView;
 
 typedef struct BigCall {

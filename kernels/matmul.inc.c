@@ -28,10 +28,13 @@ HPT_INLINE void hpt_mm_tile(const float *a, int64_t a_row, int64_t a_k, const fl
 #pragma GCC unroll 2
     for (int v = 0; v < vectors; v++) {
       float *at = c + i * c_row + v * HPT_LANES;
-      if (cols >= (v + 1) * HPT_LANES)
+      if (cols >= (v + 1) * HPT_LANES) {
         hpt_store(at, add ? hpt_load(at) + sum[i][v] : sum[i][v]);
-      else
-        for (int j = 0; j < cols - v * HPT_LANES; j++) at[j] = add ? at[j] + sum[i][v][j] : sum[i][v][j];
+        continue;
+      }
+      float part[HPT_LANES]; /* through memory: a lane that is chosen at run time would drag all sums there */
+      hpt_store(part, sum[i][v]);
+      for (int j = 0; j < cols - v * HPT_LANES; j++) at[j] = add ? at[j] + part[j] : part[j];
     }
 }
 #define HPT_MM_TILE(name, rows, vectors, cols)                                                                                     \
