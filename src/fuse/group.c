@@ -20,6 +20,7 @@ typedef struct Group {
 typedef struct Grouper {
   const Graph *g;
   Arena *arena;
+  Hazard *const *hazards;
   int *group; /* by node, through find(); -1 */
   VEC(Group) groups;
   VEC(int) * members; /* by group */
@@ -77,30 +78,34 @@ static bool domains_agree(const Shape *a, const Shape *b) {
   return (x == 1 || y == 1) && !(rows == 1 && x * y > 4096);
 }
 
-/* Whether `node` needs a value of group `target` by way of a node outside of it. */
-static bool reaches(Grouper *r, int node, int target, bool inside) {
-  if (r->stamp[node] == r->now) return false;
-  int mine = r->group[node] >= 0 ? find(r, r->group[node]) : -1;
-  if (mine == target) return !inside;
-  int last = mine >= 0 ? r->groups.at[mine].last : node; /* what runs with it */
-  if (last < r->groups.at[target].first) return false;
-  r->stamp[node] = r->now;
-  if (mine >= 0) { /* all of its kernel runs at once */
-    for (int m = 0; m < r->members[mine].n; m++) {
-      const Node *x = graph_node(r->g, r->members[mine].at[m]);
-      r->stamp[r->members[mine].at[m]] = r->now;
-      for (int k = 0; k < x->nin; k++)
-        if (reaches(r, x->in[k], target, false)) return true;
-    }
-    return false;
-  }
+static bool reaches(Grouper *r, int node, int target);
+
+/* Whether something that must run before node does. */
+static bool needs(Grouper *r, int node, int target) {
   const Node *x = graph_node(r->g, node);
   for (int k = 0; k < x->nin; k++)
-    if (reaches(r, x->in[k], target, false)) return true;
+    if (reaches(r, x->in[k], target)) return true;
+  for (const Hazard *h = r->hazards[node]; h; h = h->next)
+    if (reaches(r, h->reader, target)) return true;
   return false;
 }
 
-/* Whether a member of group a needs group b through anything that is not a member of a. */
+/* Whether `node` is in group `target` or needs it to run before. */
+static bool reaches(Grouper *r, int node, int target) {
+  if (r->stamp[node] == r->now) return false;
+  int mine = r->group[node] >= 0 ? find(r, r->group[node]) : -1;
+  if (mine == target) return true;
+  int last = mine >= 0 ? r->groups.at[mine].last : node; /* what runs with it */
+  if (last < r->groups.at[target].first) return false;
+  r->stamp[node] = r->now;
+  if (mine < 0) return needs(r, node, target);
+  for (int m = 0; m < r->members[mine].n; m++) r->stamp[r->members[mine].at[m]] = r->now;
+  for (int m = 0; m < r->members[mine].n; m++) /* all of its kernel runs at once */
+    if (needs(r, r->members[mine].at[m], target)) return true;
+  return false;
+}
+
+/* Whether a member of group a needs group b through anything that is not a member of either. */
 static bool needs_outside(Grouper *r, int a, int b) {
   r->now++;
   for (int m = 0; m < r->members[a].n; m++) {
@@ -109,7 +114,12 @@ static bool needs_outside(Grouper *r, int a, int b) {
       int inner = inner_operand(r->g, x, k), node = inner >= 0 ? inner : x->in[k];
       int of = inner >= 0 && r->group[inner] >= 0 ? find(r, r->group[inner]) : -1;
       if (of == a || of == b) continue; /* a register of the joined kernel */
-      if (reaches(r, node, b, false)) return true;
+      if (reaches(r, node, b)) return true;
+    }
+    for (const Hazard *h = r->hazards[r->members[a].at[m]]; h; h = h->next) {
+      int of = r->group[h->reader] >= 0 ? find(r, r->group[h->reader]) : -1;
+      if (of == a || (of == b && h->together)) continue;
+      if (reaches(r, h->reader, b)) return true;
     }
   }
   return false;
@@ -177,9 +187,10 @@ static void join_readers(Grouper *r) {
   }
 }
 
-Grouping fuse_group(const Graph *g, Arena *arena, const Target *targets, bool unfused) {
+Grouping fuse_group(const Graph *g, Arena *arena, const Target *targets, Hazard *const *hazards, bool unfused) {
   int n = g->nodes.n;
-  Grouper r = {.g = g, .arena = arena, .group = arena_array(arena, int, n), .stamp = arena_array(arena, int, n)};
+  Grouper r = {
+      .g = g, .arena = arena, .hazards = hazards, .group = arena_array(arena, int, n), .stamp = arena_array(arena, int, n)};
   memset(r.group, -1, sizeof *r.group * (size_t)n);
   r.members = (void *)arena_alloc(arena, sizeof *r.members * (size_t)n);
   for (int i = 0; i < n; i++) {

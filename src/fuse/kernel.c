@@ -81,7 +81,10 @@ static void add_member(Build *b, int node) {
   KernelValue v = {.kop = K_POINTWISE, .op = x->op, .dtype = x->dtype, .level = level, .nin = x->nin};
   CHECK(x->nin <= 3);
   for (int k = 0; k < x->nin; k++) v.in[k] = operand(b, x, k);
-  if (x->op == OP_IOTA) {
+  if (x->op == OP_IOTA && x->shape.dim[x->n[0]] == 1) { /* the domain may have more columns than this row value */
+    v.kop = K_CONST;
+    v.level = LEVEL_CONST;
+  } else if (x->op == OP_IOTA) {
     v.kop = K_IOTA;
     v.axis = (int)x->n[0];
   } else if (op_table[x->op].kind == KIND_REDUCE) {
@@ -155,6 +158,7 @@ void lower_kernel(Lower *l, int group) {
     Shape s = domain_of(l->g, x);
     if (columns(&s) > columns(&b.domain)) b.domain = s;
     column |= is_column(l->g, x);
+    lower_readers(l, members->at[m], group);
     for (int k = 0; k < x->nin; k++) {
       int inner = inner_operand(l->g, x, k);
       bool mine = inner >= 0 && l->grouping->group[inner] == group;

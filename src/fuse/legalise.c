@@ -7,9 +7,10 @@ typedef struct Legalise {
   const Graph *g;
   Graph *out;
   int *map;
-  int *uses;            /* of g's nodes */
-  VEC(Layout) layouts;  /* by node of out */
-  const int *read_last; /* by var: the last node of g that reads its LOAD; -1 */
+  int *uses;           /* of g's nodes */
+  VEC(Layout) layouts; /* by node of out */
+  const bool *copied;  /* by var */
+  int *late;           /* by STORE of a copied Var: what is copied there in the end; -1 */
 } Legalise;
 
 static int push(Legalise *l, const Node *node, const int *in) {
@@ -109,9 +110,7 @@ static bool in_place(const Legalise *l, int user, int input) {
   if (node < 0) return false;
   const Node *x = graph_node(l->g, node);
   if (op_table[x->op].kind == KIND_REDUCE && !stays(l->g, x)) return false;
-  if (u->op != OP_STORE) return true;
-  int var = graph_find_var(l->g, u->name);
-  return l->read_last[var] <= node; /* nobody reads the old value after the new one is there */
+  return u->op != OP_STORE || !l->copied[graph_find_var(l->g, u->name)];
 }
 
 /* A value made of indices and constants alone, by cheap ops: every kernel makes its own, so that sharing it does not tie
@@ -158,28 +157,26 @@ static int legalise_node(Legalise *l, int i) {
   return push(l, x, in);
 }
 
-/* By var: the last node that reads a LOAD of it through views. */
-static int *last_reads(const Graph *g, Arena *arena) {
-  int *last = arena_array(arena, int, g->vars.n), *source = arena_array(arena, int, g->nodes.n);
-  for (int v = 0; v < g->vars.n; v++) last[v] = -1;
-  for (int i = 0; i < g->nodes.n; i++) {
-    const Node *x = graph_node(g, i);
-    source[i] = x->op == OP_LOAD ? graph_find_var(g, x->name) : is_view(x) ? source[x->in[0]] : -1;
-    for (int k = 0; k < x->nin; k++)
-      if (source[x->in[k]] >= 0 && source[i] < 0) last[source[x->in[k]]] = i;
-  }
-  return last;
+/* A STORE that a copy writes at the very end.  Its value, if that is a Var which is written too, is copied once more, now. */
+static bool postpone(Legalise *l, int i, const bool *stored) {
+  const Node *x = graph_node(l->g, i);
+  if (x->op != OP_STORE || !l->copied[graph_find_var(l->g, x->name)]) return false;
+  int value = l->map[x->in[0]], var = fuse_var_read(l->out, value);
+  l->late[i] = var >= 0 && stored[var] ? copy_value(l, x, value) : value;
+  return true;
 }
 
-Graph *fuse_legalise(const Graph *g, Arena *arena) {
-  Legalise l = {.g = g, .out = graph_open_like(g, arena), .map = arena_array(arena, int, g->nodes.n)};
+Graph *fuse_legalise(const Graph *g, Arena *arena, const bool *copied) {
+  Legalise l = {.g = g, .out = graph_open_like(g, arena), .map = arena_array(arena, int, g->nodes.n), .copied = copied};
+  const bool *stored = fuse_stored_vars(g, arena);
   l.uses = count_uses(g, arena);
-  l.read_last = last_reads(g, arena);
-  for (int late = 0; late < 2; late++) /* a STORE whose Var is still read is copied at the very end */
-    for (int i = 0; i < g->nodes.n; i++) {
-      const Node *x = graph_node(g, i);
-      bool wait = x->op == OP_STORE && !in_place(&l, i, 0);
-      if (wait == (late == 1)) l.map[i] = legalise_node(&l, i);
-    }
+  l.late = arena_ints(arena, g->nodes.n, -1);
+  for (int i = 0; i < g->nodes.n; i++)
+    if (!postpone(&l, i, stored)) l.map[i] = legalise_node(&l, i);
+  for (int i = 0; i < g->nodes.n; i++) {
+    if (l.late[i] < 0) continue;
+    int copy = copy_value(&l, graph_node(g, i), l.late[i]);
+    push(&l, graph_node(g, i), &copy);
+  }
   return l.out;
 }

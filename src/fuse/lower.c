@@ -70,6 +70,11 @@ void lower_step(Lower *l, Step step) {
   vec_push(l->arena, &l->steps, step);
 }
 
+void lower_readers(Lower *l, int node, int group) {
+  for (const Hazard *h = l->hazards[node]; h; h = h->next)
+    if (l->live[h->reader] && (group < 0 || l->grouping->group[h->reader] != group)) lower_require(l, h->reader);
+}
+
 static StepArg arg_of(Lower *l, int node) {
   const Node *x = graph_node(l->g, node);
   return (StepArg){lower_place(l, node), x->shape, x->dtype};
@@ -91,6 +96,11 @@ static void add_workspace(Lower *l, Step *step) {
   step->workspace = nbytes ? lower_buffer(l, BUFFER_TRANSIENT, -1, nbytes, "workspace") : -1;
 }
 
+static Shape result_shape(const Graph *g, const Node *x, int i) {
+  if (x->op == OP_ATTENTION_GRAD) return graph_node(g, x->in[1 + i])->shape;
+  return i == 0 ? x->shape : SHAPE(x->shape.dim[0], x->shape.dim[2], x->shape.dim[1]);
+}
+
 /* Results of a big op: one, or those that RESULT nodes name; an unnamed one still needs a place. */
 static void big_results(Lower *l, int node, Step *step) {
   const Node *x = graph_node(l->g, node);
@@ -108,9 +118,8 @@ static void big_results(Lower *l, int node, Step *step) {
   }
   for (int i = 0; i < results; i++) {
     if (step->out[i].shape.rank) continue;
-    CHECK(x->op == OP_ATTENTION && i == 1); /* lse, in evaluation */
-    Shape s = SHAPE(x->shape.dim[0], x->shape.dim[2], x->shape.dim[1]);
-    step->out[i] = (StepArg){{.buffer = lower_buffer(l, BUFFER_TRANSIENT, -1, (size_t)shape_size(&s) * 4, "lse")}, s, DT_F32};
+    Shape s = result_shape(l->g, x, i); /* such as lse in evaluation */
+    step->out[i] = (StepArg){{.buffer = lower_buffer(l, BUFFER_TRANSIENT, -1, (size_t)shape_size(&s) * 4, "unread")}, s, DT_F32};
     strides_dense(&s, step->out[i].place.stride);
   }
 }
@@ -118,6 +127,7 @@ static void big_results(Lower *l, int node, Step *step) {
 static void emit_big(Lower *l, int node) {
   const Node *x = graph_node(l->g, node);
   for (int k = 0; k < x->nin; k++) lower_require(l, x->in[k]);
+  lower_readers(l, node, -1);
   Step step = {.kind = STEP_BIG, .node = node, .op = x->op, .f = x->f, .nin = x->nin, .workspace = -1, .collective = -1};
   step.in = arena_array(l->arena, StepArg, x->nin);
   for (int k = 0; k < x->nin; k++) step.in[k] = arg_of(l, x->in[k]);
@@ -136,6 +146,7 @@ static void emit_big(Lower *l, int node) {
 static void emit_collective(Lower *l, int node) {
   const Node *x = graph_node(l->g, node);
   lower_require(l, x->in[0]);
+  lower_readers(l, node, -1);
   l->collective[node] = l->ncollectives++;
   Step step = {.kind = STEP_COLLECTIVE_START, .node = node, .op = x->op, .n = {x->n[0], x->n[1]}, .nin = 1, .nout = 1};
   step.collective = l->collective[node];
@@ -167,6 +178,7 @@ static void emit(Lower *l, int node) {
   OpKind kind = op_table[x->op].kind;
   if (l->targets[node].absorbed) {
     lower_require(l, x->in[0]);
+    lower_readers(l, node, -1);
     emit(l, x->in[1]);
   } else if (l->grouping->group[node] >= 0) {
     int group = l->grouping->group[node];
@@ -251,9 +263,10 @@ static void check_hazards(const Lower *l) {
   }
 }
 
-Program *fuse_lower(const Graph *g, Arena *arena, const Target *targets, const Grouping *grouping, const FuseOptions *options) {
+Program *fuse_lower(const Graph *g, Arena *arena, const Target *targets, Hazard *const *hazards, const Grouping *grouping,
+                    const FuseOptions *options) {
   int n = g->nodes.n;
-  Lower l = {.g = g, .arena = arena, .targets = targets, .grouping = grouping, .options = options};
+  Lower l = {.g = g, .arena = arena, .targets = targets, .hazards = hazards, .grouping = grouping, .options = options};
   l.live = arena_array(arena, bool, n);
   l.emitted = arena_array(arena, bool, n);
   l.waited = arena_array(arena, bool, n);
@@ -262,15 +275,13 @@ Program *fuse_lower(const Graph *g, Arena *arena, const Target *targets, const G
   l.members = arena_array(arena, Ints, grouping->n);
   l.value = arena_ints(arena, n, -1);
   l.own = arena_ints(arena, n, -1);
-  l.absorber = arena_ints(arena, n, -1);
+  l.absorber = fuse_absorbers(g, arena, targets);
   l.result = arena_ints(arena, n, -1);
   l.next_result = arena_ints(arena, n, -1);
   l.collective = arena_ints(arena, n, -1);
   l.var_buffer = arena_ints(arena, g->vars.n, -1);
   find_live(&l);
   find_in_memory(&l);
-  for (int i = 0; i < n; i++)
-    if (targets[i].absorbed) l.absorber[graph_node(g, i)->in[1]] = i;
   for (int i = 0; i < n; i++) {
     int group = grouping->group[i];
     bool later = (group >= 0 && l.members[group].n && i != l.members[group].at[l.members[group].n - 1]) || l.absorber[i] >= 0;
@@ -287,15 +298,24 @@ Program *fuse_lower(const Graph *g, Arena *arena, const Target *targets, const G
 }
 
 Program *fuse_program(Arena *arena, const Graph *g, const FuseOptions *options) {
-  const Graph *legal = fuse_legalise(g, arena);
-  const Target *targets = fuse_targets(legal, arena);
-  Grouping grouping = fuse_group(legal, arena, targets, options->unfused);
+  bool *copied = arena_array(arena, bool, g->vars.n), again;
+  const Graph *legal;
+  const Target *targets;
+  Hazard **hazards;
+  do {
+    legal = fuse_legalise(g, arena, copied);
+    targets = fuse_targets(legal, arena);
+    hazards = fuse_hazards(legal, arena, targets, copied, &again);
+  } while (again);
+  Grouping grouping = fuse_group(legal, arena, targets, hazards, options->unfused);
   if (!options->unfused) {
     legal = fuse_rematerialise(legal, arena, &grouping);
     targets = fuse_targets(legal, arena);
-    grouping = fuse_group(legal, arena, targets, false);
+    hazards = fuse_hazards(legal, arena, targets, copied, &again);
+    CHECK(!again);
+    grouping = fuse_group(legal, arena, targets, hazards, false);
   }
-  Program *p = fuse_lower(legal, arena, targets, &grouping, options);
+  Program *p = fuse_lower(legal, arena, targets, hazards, &grouping, options);
   if (!options->unfused) fuse_share(p);
   plan_memory(p);
   return p;

@@ -13,6 +13,7 @@ typedef struct Lower {
   const Graph *g;
   Arena *arena;
   const Target *targets;
+  Hazard *const *hazards;
   const Grouping *grouping;
   const FuseOptions *options;
   VEC(Step) steps;
@@ -35,6 +36,8 @@ int lower_buffer(Lower *l, BufferClass class, int var, size_t nbytes, const char
 Place lower_place(Lower *l, int node);
 void lower_step(Lower *l, Step step);   /* appends, and stretches the lives of the buffers it names */
 void lower_require(Lower *l, int node); /* emits what makes node, and waits for it */
+/* Emits what must run before node writes to a Var, but for members of its own kernel `group` (-1: it has none). */
+void lower_readers(Lower *l, int node, int group);
 
 /* kernel.c: the kernel of a group, and those that finish its column sums. */
 void lower_kernel(Lower *l, int group);

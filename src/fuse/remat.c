@@ -49,7 +49,9 @@ static int copy_operand(Remat *r, int user, int k, int group, const Node *as) {
   return forward && is_cheap(r->g, i) && !r->stored[i] ? clone(r, i, group, as) : r->map[i];
 }
 
+/* What reads a Var that the program writes is not made again later: the Var may have been written by then. */
 static void find_stored(Remat *r) {
+  const bool *written = fuse_stored_vars(r->g, r->out->arena);
   for (int i = 0; i < r->g->nodes.n; i++) {
     const Node *x = graph_node(r->g, i);
     for (int k = 0; k < x->nin; k++) {
@@ -57,6 +59,8 @@ static void find_stored(Remat *r) {
       bool register_of = r->grouping->group[i] >= 0 && r->grouping->group[i] == r->grouping->group[from];
       bool can_clone = r->grouping->group[i] >= 0 && is_backward(x);
       if (!register_of && !can_clone) r->stored[from] = true;
+      int var = fuse_var_read(r->g, from);
+      if (var >= 0 && written[var]) r->stored[i] = true;
     }
   }
 }

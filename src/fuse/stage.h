@@ -3,6 +3,7 @@
  *
  *   legalise   copies where a value cannot be read or written in place (graph to graph)
  *   target     which values are written straight into a Var or a part of a CONCAT
+ *   hazard     what must run before a Var is written
  *   group      which nodes are one kernel
  *   lower      kernels, steps, buffers
  *   plan       offsets */
@@ -36,8 +37,8 @@ int *count_uses(const Graph *g, Arena *arena);
 
 /* Afterwards every view of a value that is read has strides, big ops and collectives get operands laid out as they want, the
  * axis of a reduction is the last one or the first of two, and every CONCAT piece and STORE value is followed by
- * target_chain to a node of its own. */
-Graph *fuse_legalise(const Graph *g, Arena *arena);
+ * target_chain to a node of its own.  copied: by var, those that a copy at the very end writes. */
+Graph *fuse_legalise(const Graph *g, Arena *arena, const bool *copied);
 
 /* The node whose result a CONCAT piece or a STORE value is, through reshapes of single use; -1 if it cannot be written where
  * the user wants it. */
@@ -54,6 +55,22 @@ typedef struct Target {
 } Target;
 
 Target *fuse_targets(const Graph *g, Arena *arena);
+int *fuse_absorbers(const Graph *g, Arena *arena, const Target *targets); /* by product: the absorbed ADD; -1 */
+
+/* --- hazard.c ------------------------------------------------------------------------------------------------------------- */
+
+/* A node that reads a Var which another writes: it runs before. */
+typedef struct Hazard {
+  struct Hazard *next;
+  int reader;
+  bool together; /* or in the same kernel */
+} Hazard;
+
+/* By node that writes a Var (an attention node for its RESULTs, an absorbed ADD for its product).  Where no order of the nodes
+ * as they stand will do, copied[var] is set, and *again. */
+Hazard **fuse_hazards(const Graph *g, Arena *arena, const Target *targets, bool *copied, bool *again);
+bool *fuse_stored_vars(const Graph *g, Arena *arena); /* by var: whether this program writes it */
+int fuse_var_read(const Graph *g, int node);          /* the Var whose value a node is, through views; -1 */
 
 /* --- group.c -------------------------------------------------------------------------------------------------------------- */
 
@@ -70,12 +87,13 @@ int inner_operand(const Graph *g, const Node *node, int k);
 /* A node's iteration space: at least one axis. */
 Shape domain_of(const Graph *g, const Node *node);
 
-Grouping fuse_group(const Graph *g, Arena *arena, const Target *targets, bool unfused);
+Grouping fuse_group(const Graph *g, Arena *arena, const Target *targets, Hazard *const *hazards, bool unfused);
 /* remat.c: a graph in which the backward pass computes cheap forward values again rather than have them stored. */
 Graph *fuse_rematerialise(const Graph *g, Arena *arena, const Grouping *grouping);
 
 /* --- lower.c -------------------------------------------------------------------------------------------------------------- */
 
-Program *fuse_lower(const Graph *g, Arena *arena, const Target *targets, const Grouping *grouping, const FuseOptions *options);
+Program *fuse_lower(const Graph *g, Arena *arena, const Target *targets, Hazard *const *hazards, const Grouping *grouping,
+                    const FuseOptions *options);
 
 #endif

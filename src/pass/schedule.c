@@ -96,7 +96,7 @@ typedef struct Gather {
 
 static int by_use(const void *a, const void *b) { return ((const Gather *)a)->use - ((const Gather *)b)->use; }
 
-/* Finds the gathers in the order of their uses. */
+/* Finds the gathers of what is there from the start, in the order of their uses. */
 static Gather *find_gathers(const Schedule *s, int *n) {
   int *index = arena_array(s->arena, int, s->g->nodes.n); /* by node: of a gather, + 1 */
   Gather *gathers = arena_array(s->arena, Gather, s->g->nodes.n);
@@ -104,7 +104,7 @@ static Gather *find_gathers(const Schedule *s, int *n) {
   for (int p = 0; p < s->order.n; p++) {
     int i = s->order.at[p];
     const Node *x = graph_node(s->g, i);
-    if (x->op == OP_ALL_GATHER) {
+    if (x->op == OP_ALL_GATHER && graph_node(s->g, x->in[0])->op == OP_LOAD) {
       gathers[*n] = (Gather){i, s->order.n};
       index[i] = ++*n;
     }
