@@ -12,6 +12,7 @@
 #include "src/base/arena.h"
 #include "src/base/clock.h"
 #include "src/base/fail.h"
+#include "src/base/text.h"
 #include "src/report/human.h"
 #include "src/report/private.h"
 
@@ -93,9 +94,36 @@ void lines_bar(Lines *l, const char *bar) {
   text_close(&text);
 }
 
+/* Where a process's output goes ("" when that is not told), and its parent (0). */
+static int output_of(int pid, int fd, char link[256]) {
+  char path[64];
+  snprintf(path, sizeof path, "/proc/%d/fd/%d", pid, fd);
+  ssize_t n = readlink(path, link, 255);
+  link[n > 0 ? n : 0] = 0;
+  snprintf(path, sizeof path, "/proc/%d/stat", pid);
+  size_t nbytes;
+  char *stat = file_read(path, &nbytes), *end = stat ? strrchr(stat, ')') : NULL; /* proc(5): a name may hold anything */
+  int parent = 0;
+  if (!end || sscanf(end, ") %*c %d", &parent) != 1) parent = 0;
+  free(stat);
+  return parent;
+}
+
+/* mpirun gives its ranks a terminal of its own making, wherever its own output goes: then the first ancestor with another
+ * output is mpirun, and its output counts. */
+static bool launcher_has_terminal(int fd) {
+  char mine[256], theirs[256];
+  if (!getenv("OMPI_COMM_WORLD_RANK")) return true;
+  int parent = output_of(getpid(), fd, mine);
+  do {
+    parent = output_of(parent, fd, theirs);
+  } while (parent > 1 && !strcmp(mine, theirs));
+  return !strncmp(theirs, "/dev/pts/", 9) || !strncmp(theirs, "/dev/tty", 8);
+}
+
 static bool is_terminal(int fd) {
   const char *term = getenv("TERM");
-  return isatty(fd) && !(term && !strcmp(term, "dumb"));
+  return isatty(fd) && !(term && !strcmp(term, "dumb")) && launcher_has_terminal(fd);
 }
 
 Lines *lines_open_to(int rank, int out, int err, double (*clock)(void)) {
