@@ -20,12 +20,6 @@ typedef struct Accumulate {
   int *stands_for; /* by node of g: an ADD that gave way to this node; -1 */
 } Accumulate;
 
-static bool is_zero(const Graph *g, int node) {
-  const Node *x = graph_node(g, node);
-  while (x->op == OP_BROADCAST || x->op == OP_RESHAPE) x = graph_node(g, x->in[0]);
-  return x->op == OP_CONST && x->f == 0;
-}
-
 static void inject(Accumulate *a, int node, Inject what) {
   Inject *p = arena_new(a->out->arena, Inject);
   *p = what;
@@ -37,7 +31,6 @@ static void inject(Accumulate *a, int node, Inject what) {
 static void push_down(Accumulate *a, int user, int k, int load, int64_t lo) {
   int node = graph_node(a->g, user)->in[k];
   const Node *x = graph_node(a->g, node);
-  if (is_zero(a->g, node)) return; /* padding: the carried part is zero there as well */
   if (a->uses[node] > 1) {
     inject(a, user, (Inject){.input = k, .load = load, .lo = lo});
   } else if (x->op == OP_CONCAT && x->shape.rank == 1) {
