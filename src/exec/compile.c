@@ -67,20 +67,23 @@ static const Graph *stage(const Stages *s, const char *name, const Graph *g) {
 Program *compile(Arena *arena, const Graph *g, const StateTable *table, const Choices *choices, const char *name, bool first,
                  bool last, const CompileWatch *watch) {
   Stages s = {name, watch};
+  Arena *scratch = arena_open(); /* of all that lies between the graph and the program */
   stage(&s, "model", g);
-  g = graph_simplify(g, arena);
-  if (choices->recompute_block) g = pass_recompute_block(g, arena);
+  g = graph_simplify(g, scratch);
+  if (choices->recompute_block) g = pass_recompute_block(g, scratch);
   stage(&s, "recompute", g);
   ShardOptions shard = {.axis = MESH_DP_SHARD, .whole = choices->whole, .first = first, .last = last};
-  if (has_parameters(g)) g = pass_shard(g, arena, table, &shard);
+  if (has_parameters(g)) g = pass_shard(g, scratch, table, &shard);
   stage(&s, "shard", g);
-  g = stage(&s, "simplify", graph_simplify(g, arena));
-  g = stage(&s, "accumulate", pass_accumulate(g, arena));
-  g = stage(&s, "schedule", pass_schedule(g, arena, choices->units_alive));
+  g = stage(&s, "simplify", graph_simplify(g, scratch));
+  g = stage(&s, "accumulate", pass_accumulate(g, scratch));
+  g = stage(&s, "schedule", pass_schedule(g, scratch, choices->units_alive));
   FuseOptions fuse = {.unfused = choices->unfused, .workspace = workspace, .self = (void *)choices};
-  Program *program = fuse_program(arena, g, &fuse);
+  Program *program = fuse_program(scratch, g, &fuse);
   program->source = g;
   stage(&s, "fuse", program->graph);
   if (watch && watch->program) watch->program(watch->self, name, "fuse", program);
+  program = program_copy(arena, program);
+  arena_close(scratch);
   return program;
 }

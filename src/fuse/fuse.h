@@ -124,6 +124,9 @@ typedef struct FuseOptions {
 /* legalise.c, group.c, lower.c, plan.c: the whole stage. */
 Program *fuse_program(Arena *arena, const Graph *g, const FuseOptions *options);
 
+/* copy.c: all of it in another arena, so that what compiling it took can be given back. */
+Program *program_copy(Arena *arena, const Program *program);
+
 /* plan.c: sets the offset of every transient buffer, so that no two that are alive at one step overlap, and transient, live
  * and peak_step. */
 void plan_memory(Program *program);

@@ -119,6 +119,32 @@ Graph *graph_open_like(const Graph *g, Arena *arena) {
   return out;
 }
 
+static const char *copy_name(Arena *arena, const char *name) { return name ? arena_strdup(arena, name) : NULL; }
+
+Graph *graph_clone(const Graph *g, Arena *arena) {
+  Graph *out = graph_open(arena);
+  for (int i = 0; i < g->vars.n; i++) {
+    Var v = g->vars.at[i];
+    v.name = copy_name(arena, v.name);
+    v.unit = copy_name(arena, v.unit);
+    graph_var(out, v);
+  }
+  out->scopes.n = 0;
+  for (int i = 0; i < g->scopes.n; i++)
+    vec_push(arena, &out->scopes, (Scope){copy_name(arena, g->scopes.at[i].name), g->scopes.at[i].kind});
+  for (int i = 0; i < g->nodes.n; i++) {
+    Node x = *graph_node(g, i);
+    x.name = copy_name(arena, x.name);
+    if (x.table) {
+      double *table = arena_array(arena, double, x.n[0]);
+      memcpy(table, x.table, sizeof *table * (size_t)x.n[0]);
+      x.table = table;
+    }
+    graph_copy(out, &x, x.in);
+  }
+  return out;
+}
+
 int graph_enter(Graph *g, const char *name, ScopeKind kind) {
   int before = g->scope;
   vec_push(g->arena, &g->scopes, (Scope){.name = name, .kind = kind});

@@ -29,34 +29,52 @@ static ModelBatch batch_of(const EngineOptions *o) {
   return (ModelBatch){o->sequences, o->positions, rows};
 }
 
-static int add(Engine *e, const Graph *g, bool first, bool last, const char *name) {
+/* Compiles graph, which lies in scratch, and gives scratch back. */
+static int add_take(Engine *e, Arena *scratch, const Graph *graph, bool first, bool last, const char *name) {
   const EngineOptions *o = &e->options;
+  const Program *program = compile(e->arena, graph, e->states, &o->choices, name, first, last, o->watch);
+  arena_close(scratch);
   e->n_programs++;
-  return job_add(e->job, compile(e->arena, g, e->states, &o->choices, name, first, last, o->watch), name);
+  return job_add(e->job, program, name);
 }
 
-static void add_micro(Engine *e, int which, bool first, bool last, const char *name) {
+static int add_micro(Engine *e, bool first, bool last, const char *name) {
   const EngineOptions *o = &e->options;
+  Arena *scratch = arena_open();
   ModelBatch batch = batch_of(o);
   if (o->logits) batch.head_rows = 0;
-  e->micro[which] = add(e, graph_micro(e->arena, &o->model, &batch, o->nominal_tokens, first, o->logits), first, last, name);
+  return add_take(e, scratch, graph_micro(scratch, &o->model, &batch, o->nominal_tokens, first, o->logits), first, last, name);
+}
+
+static int add_update(Engine *e) {
+  const EngineOptions *o = &e->options;
+  Arena *scratch = arena_open();
+  UpdateOptions update = {o->adam, o->clip, o->nominal_tokens, MESH_DP_SHARD};
+  return add_take(e, scratch, graph_update(scratch, e->states, &update), true, true, "update");
+}
+
+static int add_eval(Engine *e) {
+  Arena *scratch = arena_open();
+  ModelBatch batch = batch_of(&e->options);
+  const Graph *g = graph_eval(scratch, &e->options.model, &batch, MESH_DP_SHARD, e->states->ranks);
+  return add_take(e, scratch, g, true, true, "eval");
+}
+
+static int add_generate(Engine *e) {
+  Arena *scratch = arena_open();
+  return add_take(e, scratch, graph_generate(scratch, &e->options.model, e->options.positions), true, true, "generate");
 }
 
 static void add_programs(Engine *e) {
   const EngineOptions *o = &e->options;
-  ModelBatch batch = batch_of(o);
   for (int i = 0; i < MICROS; i++) e->micro[i] = -1;
-  e->update = e->eval = e->generate = -1;
-  if (o->train && o->passes == 1) add_micro(e, ONLY, true, true, "micro");
-  if (o->train && o->passes > 1) add_micro(e, FIRST, true, false, "micro.first");
-  if (o->train && o->passes > 2) add_micro(e, MIDDLE, false, false, "micro.middle");
-  if (o->train && o->passes > 1) add_micro(e, LAST, false, true, "micro.last");
-  if (o->train) {
-    UpdateOptions update = {o->adam, o->clip, o->nominal_tokens, MESH_DP_SHARD};
-    e->update = add(e, graph_update(e->arena, e->states, &update), true, true, "update");
-  }
-  if (o->eval) e->eval = add(e, graph_eval(e->arena, &o->model, &batch, MESH_DP_SHARD, e->states->ranks), true, true, "eval");
-  if (o->generate) e->generate = add(e, graph_generate(e->arena, &o->model, o->positions), true, true, "generate");
+  if (o->train && o->passes == 1) e->micro[ONLY] = add_micro(e, true, true, "micro");
+  if (o->train && o->passes > 1) e->micro[FIRST] = add_micro(e, true, false, "micro.first");
+  if (o->train && o->passes > 2) e->micro[MIDDLE] = add_micro(e, false, false, "micro.middle");
+  if (o->train && o->passes > 1) e->micro[LAST] = add_micro(e, false, true, "micro.last");
+  e->update = o->train ? add_update(e) : -1;
+  e->eval = o->eval ? add_eval(e) : -1;
+  e->generate = o->generate ? add_generate(e) : -1;
 }
 
 Engine *engine_open(Arena *arena, Dev *dev, Comm *comm, Mesh *mesh, const EngineOptions *options) {
