@@ -106,19 +106,25 @@ static void hash_view(Sha256 *s, const BigView *view) {
   sha256_add(s, view->stride, sizeof view->stride);
 }
 
-static void verdict_key(const BigImpl *row, const BigCall *call, char hex[65]) {
+/* The library behind a native row: which file, as it is now. */
+static void hash_library(Sha256 *s, const char *path) {
+  struct stat st;
+  sha256_add_text(s, path);
+  if (stat(path, &st) != 0) return;
+  sha256_add(s, &st.st_size, sizeof st.st_size);
+  sha256_add(s, &st.st_mtim, sizeof st.st_mtim);
+}
+
+static void verdict_key(const BigImpl *row, const BigCall *call, const char *symbol, char hex[65]) {
   Sha256 s;
   sha256_init(&s);
-  sha256_add_text(&s, "verdict 1");
+  sha256_add_text(&s, "verdict 2");
   sha256_add_text(&s, row->op);
   sha256_add_text(&s, row->name);
-  const char *path = row->library();
-  struct stat st;
-  sha256_add_text(&s, path);
-  if (stat(path, &st) == 0) {
-    sha256_add(&s, &st.st_size, sizeof st.st_size);
-    sha256_add(&s, &st.st_mtim, sizeof st.st_mtim);
-  }
+  if (symbol)
+    sha256_add_text(&s, symbol);
+  else
+    hash_library(&s, row->library());
   hash_cpu(&s);
   for (int i = 0; i < 2; i++) hash_view(&s, &call->in[i]);
   hash_view(&s, &call->out[0]);
@@ -188,18 +194,24 @@ static void verdict_store(const char *key, const char *text) {
   free(path);
 }
 
-bool kernels_try_row(const BigImpl *row, const BigCall *call, Why *why) {
-  if (row->applies && !row->applies(call)) return why_not(why, "does not apply to these shapes");
-  if (!row->native) return true;
-  BigRun *run = row->native(why);
-  if (!run) return false;
-  if (!row->library) return true;
+static bool judge(const BigImpl *row, const BigCall *call, const char *symbol, BigRun *run, Why *why) {
   char key[65];
-  verdict_key(row, call, key);
+  verdict_key(row, call, symbol, key);
   const char *verdict = verdict_find(key);
   if (verdict) return !*verdict || why_not(why, "%s", verdict);
   Why reason = {""};
   bool right = kernels_try_check(call, run, &reason);
   verdict_store(key, right ? "" : reason.text);
   return right || why_not(why, "%s", reason.text);
+}
+
+bool kernels_try_row(const BigImpl *row, const BigCall *call, Why *why) {
+  if (row->applies && !row->applies(call)) return why_not(why, "does not apply to these shapes");
+  if (!row->native) return true;
+  BigRun *run = row->native(why);
+  return run && (!row->library || judge(row, call, NULL, run, why));
+}
+
+bool kernels_try_built(const BigImpl *row, const BigCall *call, const char *symbol, BigRun *run, Why *why) {
+  return strcmp(row->op, "matmul") != 0 || judge(row, call, symbol, run, why);
 }

@@ -42,6 +42,10 @@ bool kernels_try_row(const BigImpl *row, const BigCall *call, Why *why);
 /* Runs a matmul on the call's own shapes with data of its own, and compares: for rows of text once they are compiled. */
 bool kernels_try_check(const BigCall *call, BigRun *run, Why *why);
 
+/* The same for a row of text once it has been built as `run`; symbol stands for the text.  Rows of other ops than matmul are
+ * not checked: true. */
+bool kernels_try_built(const BigImpl *row, const BigCall *call, const char *symbol, BigRun *run, Why *why);
+
 /* The folder of verdicts (copied), one that only the user can write; NULL, the state at start: none. */
 void kernels_set_verdicts(const char *folder);
 

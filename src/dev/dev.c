@@ -35,6 +35,8 @@ const char *dev_describe(const Dev *dev) { return dev->describe; }
 
 int dev_threads(const Dev *dev) { return dev->threads; }
 
+const char *dev_cache_folder(const Dev *dev) { return dev->cache.fd >= 0 ? dev->cache.path : NULL; }
+
 const char *dev_cache_note(const Dev *dev) { return dev->cache.note[0] ? dev->cache.note : NULL; }
 
 void *dev_alloc(Dev *dev, size_t nbytes, const char *what) {

@@ -27,6 +27,7 @@ const char *dev_describe(const Dev *dev); /* "AMD EPYC, 2 cores, avx512": for th
 int dev_threads(const Dev *dev);
 /* Why compiled code is not kept ("/x: Read-only file system"), for one warning; NULL when it is, or was not asked for. */
 const char *dev_cache_note(const Dev *dev);
+const char *dev_cache_folder(const Dev *dev); /* only the user can write there; NULL: none */
 
 /* Zeroed memory aligned to 64 bytes (huge pages where the system has them).  Ends the job, with the sizes, when there is
  * none. */

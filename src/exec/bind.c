@@ -26,7 +26,7 @@ static void *workspace_address(const Job *job, const JobProgram *p, const Step *
 
 static void bind_big(Job *job, const JobProgram *p, const Step *step, Bound *bound, Code *code) {
   bound->call = big_call(step, job->choices->threads);
-  const BigImpl *row = big_choose(step, &bound->call, job->choices);
+  const BigImpl *row = bound->row = big_choose(step, &bound->call, job->choices);
   if (row->text)
     bound->symbol = code_big(code, row, &bound->call);
   else
@@ -70,6 +70,16 @@ void job_resolve(Job *job, JobProgram *p) {
       memcpy(&bound->kernel, &function, sizeof function);
     else
       memcpy(&bound->big, &function, sizeof function);
+  }
+}
+
+void job_check_products(const JobProgram *p) {
+  for (int i = 0; i < p->program->nsteps; i++) {
+    const Bound *bound = &p->steps[i];
+    Why why;
+    if (bound->kind == STEP_BIG && bound->symbol && !kernels_try_built(bound->row, &bound->call, bound->symbol, bound->big, &why))
+      fail(FAIL_MACHINE, "matrix product '%s' %s\nhelp: cpu.matmul: onednn or cblas; another compiler by cpu.compiler",
+           bound->row->name, why.text);
   }
 }
 

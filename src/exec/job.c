@@ -2,6 +2,7 @@
 /* One arena, the programs over it, and the loop that runs them.
  *
  *   arena: | Vars, each at a fixed address | constants | transient: the largest program's plan | */
+#include <malloc.h>
 #include <string.h>
 
 #include "src/base/clock.h"
@@ -66,15 +67,18 @@ JobStart job_start(Job *job) {
   job->nbytes = job->memory.vars + job->memory.tables + job->memory.transient;
   job->base = dev_alloc(job->dev, job->nbytes, "parameters, states, gradients and activations");
   if (!job->interpreted) {
+    kernels_set_verdicts(dev_cache_folder(job->dev));
     Code *code = code_open(job->arena);
     for (int i = 0; i < job->programs.n; i++) job_bind(job, &job->programs.at[i], code);
     job->module = code_load(code, job->dev, job->comm, &hit);
     for (int i = 0; i < job->programs.n; i++) {
       job_resolve(job, &job->programs.at[i]);
       job_fill_tables(job, &job->programs.at[i]);
+      if (comm_rank(job->comm) == 0) job_check_products(&job->programs.at[i]); /* all ranks have the same code */
     }
     start.kernels = code_count(code);
   }
+  malloc_trim(0); /* what compiling and checking took goes back before the arena fills */
   start.cached = hit ? start.kernels : 0;
   start.seconds = clock_seconds() - begin;
   return start;

@@ -16,7 +16,8 @@ typedef struct Bound {
   BigRun *big;
   BigCall call;
   CommOp *op;
-  const char *symbol; /* of generated code, until it is loaded */
+  const BigImpl *row;
+  const char *symbol; /* of generated code */
 } Bound;
 
 typedef struct JobVar {
@@ -53,6 +54,8 @@ int job_find_var(const Job *job, const char *name); /* -1: none */
 /* bind.c: places to addresses, steps to functions (once the arena is there); symbols (once the code is loaded). */
 void job_bind(Job *job, JobProgram *p, Code *code);
 void job_resolve(Job *job, JobProgram *p);
+/* Ends the job when a product that was just built does not multiply. */
+void job_check_products(const JobProgram *p);
 void job_fill_tables(const Job *job, const JobProgram *p);
 
 /* interpret.c: one run of a program, node by node in double. */
