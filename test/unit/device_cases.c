@@ -128,16 +128,17 @@ DeviceResults device_cases_run(const DeviceCases *cases, const Choices *choices)
 
 static char wrong[512];
 
-/* How far a Var is from what it should be, relative to its norm; integers: infinitely far unless equal. */
+/* How far a Var is from what it should be, relative to its norm; integers, infinities and what is no number: infinitely far
+ * unless equal. */
 static double distance(const Var *var, const void *is, const double *want) {
   double difference = 0, norm = 0;
   for (int64_t i = 0; i < shape_size(&var->shape); i++) {
     double a = element(is, var->dtype, i), b = want[i];
     if (a == b || (isnan(a) && isnan(b))) continue;
-    if (var->dtype != DT_F32) return INFINITY;
+    if (var->dtype != DT_F32 || !isfinite(a) || !isfinite(b)) return INFINITY;
     difference += (a - b) * (a - b);
   }
-  for (int64_t i = 0; i < shape_size(&var->shape); i++) norm += want[i] * want[i];
+  for (int64_t i = 0; i < shape_size(&var->shape); i++) norm += isfinite(want[i]) ? want[i] * want[i] : 0;
   return difference == 0 ? 0 : sqrt(difference) / fmax(sqrt(norm), 1e-3);
 }
 
