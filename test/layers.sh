@@ -108,7 +108,7 @@ check_lists() {
       test/*/*.c) # shared by programs, or a program that is no test
         grep -qxF "$file" <<< "$listed" || file=${file%.c}
         ;;
-      *.inc.c) file=${file%.inc.c}.text.c ;;
+      *.inc.c | *.inc.cu) file=${file%.inc.*}.text.c ;;
     esac
     grep -qxF "$file" <<< "$listed" || echo "Makefile.am:1: does not list $file"
   done < <(sources)
