@@ -18,6 +18,9 @@ extern const Command commands[];
 extern const int ncommands;
 const Command *command_find(const char *name); /* or NULL */
 
+/* Takes --ranks N or --ranks=N out of argv; 1 when it is not there. */
+int words_take_ranks(int *argc, char **argv);
+
 int cmd_config(int argc, char **argv);
 int cmd_generate(int argc, char **argv);
 int cmd_help(int argc, char **argv);

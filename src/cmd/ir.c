@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* hpctrain ir: a run's programs after a stage of the compiler.  Needs no ranks. */
+/* hpctrain ir: a run's programs after a stage of the compiler, as rank 0 of N would have them.  Needs no ranks. */
 #include <stdio.h>
 #include <string.h>
 
@@ -47,7 +47,7 @@ static void fail_stage(const char *word) {
 int cmd_ir(int argc, char **argv) {
   Print print = {.after = "fuse"};
   char *words[64];
-  int n = 0, ranks = 1;
+  int n = 0, ranks = words_take_ranks(&argc, argv);
   for (int i = 0; i < argc && n < 64; i++) {
     if (!strncmp(argv[i], "--after=", 8))
       print.after = argv[i] + 8;
@@ -65,7 +65,7 @@ int cmd_ir(int argc, char **argv) {
   ModelConfig model = setup_model(arena, c, &warnings);
   text_close(&warnings);
   Batch batch = config_check_batch(c, ranks);
-  Comm *comm = comm_self();
+  Comm *comm = comm_plan(ranks);
   Mesh *mesh = setup_mesh(comm);
   CompileWatch watch = {print_graph, print_program, &print};
   EngineOptions o = setup_options(c, &model, 1);

@@ -23,7 +23,7 @@ const Command commands[] = {
     {"train", "during", RUN_WORDS, "trains, or goes on where the run's newest checkpoint is; the default command", true, cmd_train},
     {"generate", "after", "RUN_OR_STEP_FOLDER [--prompt TEXT] [--tokens N] [--temperature T] [--seed S] [section.key=value ...]",
      "text from the newest checkpoint of a run, or from that step; for runs on bytes", false, cmd_generate},
-    {"ir", "inspect", RUN_WORDS " [--after=STAGE] [--program=NAME]",
+    {"ir", "inspect", RUN_WORDS " [--after=STAGE] [--program=NAME] [--ranks N]",
      "the run's programs after a stage of the compiler: model recompute shard simplify accumulate schedule fuse", false, cmd_ir},
     {"verify", "inspect", "HF_DIR REFERENCE.safetensors [--train FILE.json] [--dump FILE] [section.key=value ...]",
      "a model's logits, gradients and first training steps against a reference's", true, cmd_verify},

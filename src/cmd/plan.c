@@ -78,11 +78,12 @@ static void print_data(const Plan *p) {
 
 /* --- programs -------------------------------------------------------------------------------------------------------------- */
 
-static void keep_program(void *self, const char *name, const char *stage, const Program *lowered) {
+/* Names by the order in which the engine adds programs to its job. */
+static void keep_name(void *self, const char *name, const char *stage, const Program *lowered) {
   Plan *p = self;
-  (void)stage;
+  (void)stage, (void)lowered;
   CHECK(p->nprograms < PROGRAMS_MOST);
-  p->programs[p->nprograms++] = (Planned){name, lowered};
+  p->programs[p->nprograms++].name = name;
 }
 
 /* Bytes alive at a step that are gathered parameters, or a kernel's workspace. */
@@ -198,23 +199,9 @@ static void print_disk(const Plan *p, const StateTable *states) {
 
 /* --- the command -------------------------------------------------------------------------------------------------------------- */
 
-/* Takes --ranks N and --ranks=N out of argv; returns how many words are left in words. */
-static int take_words(int argc, char **argv, char **words, int64_t *ranks) {
-  int n = 0;
-  for (int i = 0; i < argc; i++) {
-    const char *value = !strcmp(argv[i], "--ranks") ? (i + 1 < argc ? argv[++i] : "") : NULL;
-    if (!strncmp(argv[i], "--ranks=", 8)) value = argv[i] + 8;
-    if (!value)
-      words[n++] = argv[i];
-    else if (!num_parse_int(value, ranks) || *ranks < 1 || *ranks > 1 << 20)
-      fail(FAIL_INPUT, "--ranks wants a number from 1 to %d, not '%.40s'", 1 << 20, value);
-  }
-  return n;
-}
-
 static void print_plan(Plan *p, Comm *comm, Mesh *mesh) {
   const Config *c = p->config;
-  CompileWatch watch = {.program = keep_program, .self = p};
+  CompileWatch watch = {.program = keep_name, .self = p};
   EngineOptions o = setup_options(c, &p->model, c->cpu.threads ? (int)c->cpu.threads : comm_core_share(comm));
   o.sequences = p->batch.micro;
   o.passes = p->batch.passes;
@@ -223,6 +210,7 @@ static void print_plan(Plan *p, Comm *comm, Mesh *mesh) {
   o.eval = c->data.val.n > 0 || c->data.val_fraction > 0;
   o.watch = &watch;
   Engine *engine = engine_open(p->arena, NULL, comm, mesh, &o);
+  for (int i = 0; i < p->nprograms; i++) p->programs[i].program = job_program(engine_job(engine), i);
   print_model(p);
   print_batch(p);
   print_memory(p, engine);
@@ -233,12 +221,9 @@ static void print_plan(Plan *p, Comm *comm, Mesh *mesh) {
 
 int cmd_plan(int argc, char **argv) {
   Plan p = {.arena = arena_open()};
-  char **words = arena_array(p.arena, char *, argc);
-  int64_t ranks = 1;
-  int n = take_words(argc, argv, words, &ranks);
   Text warnings = {0};
-  p.ranks = (int)ranks;
-  p.config = config_load(p.arena, n, words, p.ranks);
+  p.ranks = words_take_ranks(&argc, argv);
+  p.config = config_load(p.arena, argc, argv, p.ranks);
   p.model = setup_model(p.arena, p.config, &warnings);
   if (warnings.n) fprintf(stderr, "warn   %s", warnings.at);
   text_close(&warnings);
