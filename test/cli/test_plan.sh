@@ -1,0 +1,76 @@
+#!/bin/bash
+# SPDX-License-Identifier: Apache-2.0
+# hpctrain plan: what it tells is what a run does; what is wrong is told before a job starts.
+. "$(dirname "$0")/../check.sh"
+. "$(dirname "$0")/train_case.sh"
+
+plan() { expect_run "$1" "$hpctrain" plan t.yaml "${@:2}"; }
+
+test_a_plan_tells_all() {
+  write_run
+  plan 0 --ranks 2
+  expect_equal "$(sed -n 's/^\([a-z][a-z]*\) .*/\1/p' out | tr '\n' ' ')" 'model batch memory moves disk data '
+  expect_out '^batch  12 x 16 = 192 tokens = 2 ranks x 6 x 1 pass$'
+  expect_out '^data .*; 10 steps, [0-9.]+ epochs$'
+  expect_run 0 "$hpctrain" plan
+  expect_out '^model  demo '
+}
+
+# Both in bytes: the plan's parts, which are rounded, and what the run says of its arena.
+test_memory_is_what_the_run_allocates() {
+  local strategy planned allocated
+  write_run
+  for strategy in no_shard full_shard; do
+    plan 0 --ranks=2 parallel.strategy=$strategy train.micro_batch_size=2
+    planned=$(sed -n 's/^memory \([0-9.]*\) MiB.*/\1/p' out)
+    train 2 run.folder=$strategy parallel.strategy=$strategy train.micro_batch_size=2 train.stop_after=1steps run.debug=[mem]
+    allocated=$(sed -n 's/^note *mem arena *\([0-9]*\) bytes/\1/p' out)
+    expect_equal "$planned" "$(awk -v n="$allocated" 'BEGIN { printf "%.1f", n / 1048576 }')"
+  done
+}
+
+test_checkpoints_have_the_planned_size() {
+  local planned
+  write_run
+  plan 0
+  planned=$(sed -n 's/^disk   checkpoint \([^;]*\);.*/\1/p' out)
+  train 1 train.stop_after=1steps
+  expect_out "^ckpt +1  $planned in "
+}
+
+test_full_shard_divides_the_states() {
+  write_run
+  cat > 7b.yaml << 'END'
+hpctrain: 1
+run: {name: 7b}
+model: {preset: llama2-7b}
+data: {train: data.bin}
+train: {seq_len: 128, duration: 1000 steps, global_batch_size: 64 sequences, lr: 3e-4, schedule: constant}
+END
+  expect_run 0 "$hpctrain" plan 7b.yaml parallel.strategy=full_shard --ranks 64
+  expect_out '^       activations .*, parameters 0.4, moments 0.8, other 0.0$'
+  expect_out '^moves  gathers 5[0-9.]* GB, reductions 26[0-9.]* GB a step and rank$'
+}
+
+test_mpi_is_not_started() {
+  write_run
+  export OMPI_MCA_pml=none
+  plan 0 --ranks 4
+}
+
+test_what_is_wrong_is_told_before_a_job_starts() {
+  write_run
+  plan 2 --ranks 5
+  expect_err 'global_batch_size does not split'
+  plan 2 data.train=none.bin
+  expect_err 'none.bin'
+  expect_out '^memory ' # the rest is told all the same
+  truncate -s -1 data.bin
+  plan 2
+  expect_err 'data.bin'
+  plan 2 --ranks 0
+  expect_err '^error: --ranks wants a number'
+  plan 2 --ranks
+}
+
+check_main "$@"
