@@ -2,6 +2,7 @@
 /* The mpi transport's calls for the whole job and its groups; mpi_op.c has the collectives over groups. */
 #include <limits.h>
 #include <string.h>
+#include <time.h>
 
 #include "src/comm/mpi_op.h"
 
@@ -22,7 +23,15 @@ static void mpi_close(Comm *comm) {
   MPI("the end of the job", MPI_Finalize());
 }
 
-static void mpi_barrier(Comm *comm) { MPI("all ranks", MPI_Barrier(comm->world)); }
+/* Sleeps between looks: barriers stand where one rank may work long (compiling, reading), and needs the cores for it. */
+static void mpi_barrier(Comm *comm) {
+  MPI_Request request;
+  MPI("all ranks", MPI_Ibarrier(comm->world, &request));
+  for (int done = 0, looks = 0; !done; looks++) {
+    MPI("all ranks", MPI_Test(&request, &done, MPI_STATUS_IGNORE));
+    if (!done && looks > 1000) nanosleep(&(struct timespec){.tv_nsec = 500000}, NULL);
+  }
+}
 
 static void mpi_broadcast(Comm *comm, void *bytes, size_t nbytes, int root) {
   const size_t most = 1 << 30;

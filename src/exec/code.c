@@ -101,6 +101,7 @@ DevModule *code_load(Code *code, Dev *dev, Comm *comm, bool *hit) {
       snprintf(reason, sizeof reason, "%s", why.text);
     for (int u = 0; u < n; u++) text_close(&units[u]);
   }
+  comm_barrier(comm); /* which leaves rank 0's compilers the cores */
   comm_broadcast(comm, &nbytes, sizeof nbytes, 0);
   if (!nbytes) {
     comm_broadcast(comm, reason, sizeof reason, 0);
