@@ -167,7 +167,8 @@ static int add_group(Grouper *r, int node) {
   return r->group[node] = id;
 }
 
-/* Joins kernels that read one value of the whole domain, when they stand close. */
+/* Joins kernels of one scope that read one value of the whole domain from memory.  Of different scopes they would keep each
+ * other's results alive for long. */
 static void join_readers(Grouper *r) {
   int n = r->g->nodes.n;
   int *reader = arena_array(r->arena, int, n); /* by value read: a group + 1 */
@@ -177,10 +178,12 @@ static void join_readers(Grouper *r) {
     for (int k = 0; k < x->nin; k++) {
       int mine = find(r, r->group[i]), from = x->in[k];
       if (inner_operand(r->g, x, k) >= 0 && r->group[from] >= 0 && find(r, r->group[from]) == mine) continue;
+      if (constant_of(r->g, from)) continue;
       while (is_view(graph_node(r->g, from)) && graph_node(r->g, from)->op == OP_RESHAPE) from = graph_node(r->g, from)->in[0];
       if (shape_size(&graph_node(r->g, from)->shape) < shape_size(&r->groups.at[mine].domain)) continue;
       int other = reader[from] ? find(r, reader[from] - 1) : mine;
-      bool same = shape_equal(&r->groups.at[mine].domain, &r->groups.at[other].domain);
+      bool same = shape_equal(&r->groups.at[mine].domain, &r->groups.at[other].domain) &&
+                  x->scope == graph_node(r->g, r->groups.at[other].last)->scope;
       if (other != mine && same && few_args(r, other, mine) && joinable(r, other, mine)) mine = join(r, other, mine);
       reader[from] = mine + 1;
     }

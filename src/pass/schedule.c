@@ -125,8 +125,8 @@ Graph *pass_schedule(const Graph *g, Arena *arena, int units_alive) {
   place_all(&s);
   CHECK(s.order.n == nodes);
   Gather *gathers = find_gathers(&s, &n);
-  bool *early = arena_array(arena, bool, nodes); /* a gather and its load, placed ahead */
-  for (int j = 0; j < n; j++) early[gathers[j].node] = early[graph_node(g, gathers[j].node)->in[0]] = true;
+  bool *early = arena_array(arena, bool, nodes); /* a gather that is placed by its use */
+  for (int j = 0; j < n; j++) early[gathers[j].node] = true;
   Graph *out = graph_open_like(g, arena);
   int *map = arena_array(arena, int, nodes), next = 0;
   for (int p = 0; p <= s.order.n; p++) {
@@ -137,7 +137,7 @@ Graph *pass_schedule(const Graph *g, Arena *arena, int units_alive) {
       int load = map[gather->in[0]] - 1;
       map[gather - g->nodes.at] = graph_copy(out, gather, &load) + 1;
     }
-    if (p == s.order.n || early[s.order.at[p]]) continue;
+    if (p == s.order.n || early[s.order.at[p]] || map[s.order.at[p]]) continue;
     const Node *x = graph_node(g, s.order.at[p]);
     int *in = arena_array(arena, int, x->nin);
     for (int k = 0; k < x->nin; k++) {
