@@ -11,7 +11,7 @@
 
 #include "src/fuse/fuse.h"
 
-static const int64_t LOOKS = 10 << 20; /* at rectangles, some 10 ms: an order that may need more is not begun */
+static const int64_t LOOKS = 48 << 20; /* at rectangles, some 60 ms: an order that may need more is not begun */
 static const double CLOSE = 1.01;      /* of live: good enough */
 
 /* --- the strip ---------------------------------------------------------------------------------------------------------- */
