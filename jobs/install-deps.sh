@@ -56,7 +56,7 @@ if [ "$(id -u)" != 0 ]; then
   as_root=(sudo)
 fi
 
-apt() { "${as_root[@]}" env DEBIAN_FRONTEND=noninteractive apt-get -qq -o Dpkg::Use-Pty=0 "$@"; }
+apt() { "${as_root[@]}" env DEBIAN_FRONTEND=noninteractive DEBCONF_NOWARNINGS=yes apt-get -qq -o Dpkg::Use-Pty=0 "$@"; }
 updated=
 # The name of oneDNN's run-time package holds its version: libdnnl2 (Debian 12), libdnnl3 (Ubuntu 24.04).
 full_name() {
