@@ -1,0 +1,266 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* A small model trained for some steps, on one rank: what memory it takes, what must not change a bit of it, what stays
+ * zero. */
+#include <ftw.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "src/base/rng.h"
+#include "src/train/engine.h"
+#include "test/check.h"
+
+enum { STEPS = 3, SEQUENCES = 2, POSITIONS = 21, PASSES = 2, TOKENS = SEQUENCES * POSITIONS };
+
+/* Kernels are compiled once for all tests. */
+static char cache[64];
+BEFORE_ALL {
+  const char *folder = getenv("TMPDIR");
+  snprintf(cache, sizeof cache, "%.40s/engine.XXXXXX", folder ? folder : "/tmp");
+  CHECK(mkdtemp(cache));
+}
+
+static int remove_one(const char *path, const struct stat *st, int type, struct FTW *at) {
+  (void)st, (void)type, (void)at;
+  return remove(path);
+}
+AFTER_ALL { nftw(cache, remove_one, 8, FTW_DEPTH | FTW_PHYS); }
+
+typedef struct Trained {
+  Arena *arena;
+  StepResult step[STEPS];
+  double eval[2];
+  int nparams;
+  int64_t *n; /* by parameter */
+  float **param, **grad;
+  JobMemory memory;
+  size_t allocated;
+  int stray; /* elements of padding that are not zero, in any slot */
+} Trained;
+
+static EngineOptions options(void) {
+  EngineOptions o = {.sequences = SEQUENCES, .positions = POSITIONS, .passes = PASSES, .clip = 0.5, .train = true, .eval = true};
+  CHECK(model_preset("llama-5m", &o.model));
+  o.nominal_tokens = PASSES * TOKENS;
+  o.adam = (AdamW){0.9, 0.95, 1e-8, 0.1};
+  o.choices = (Choices){.units_alive = 2, .matmul = "auto", .threads = 2};
+  o.model.layers = 3;
+  o.model.vocab = 101;
+  o.model.hidden = 24;
+  o.model.intermediate = 40;
+  o.model.heads = 4;
+  o.model.kv_heads = 2;
+  o.model.head_dim = 6;
+  o.model.init_std = 0.1;
+  return o;
+}
+
+/* Tokens of which some do not count. */
+static void batch(Engine *engine, int step, int pass) {
+  int32_t ids[TOKENS], labels[TOKENS];
+  Rng rng = rng_make((uint64_t)step, RNG_TEST, "tokens", (uint64_t)pass);
+  for (int i = 0; i < TOKENS; i++) {
+    ids[i] = (int32_t)(rng_uniform(&rng, (uint64_t)i) * 101);
+    labels[i] = i % 7 == step ? -100 : (ids[i] * 5 + 3) % 101;
+  }
+  engine_batch(engine, ids, labels);
+}
+
+static int count_stray(Engine *engine) {
+  const StateTable *states = engine_states(engine);
+  int stray = 0;
+  for (StateSlot slot = SLOT_PARAM; slot <= SLOT_V; slot++)
+    for (int u = 0; u < states->nunits; u++) { /* one rank: it holds all of the unit */
+      const float *at = engine_state(engine, slot, u);
+      for (int64_t i = states->units[u].n; i < states->units[u].padded; i++) stray += at[i] != 0;
+    }
+  return stray;
+}
+
+/* distinct: of the micro-batches of a step. */
+static Trained train_on(const EngineOptions *o, int distinct) {
+  Trained t = {.arena = arena_open()};
+  bool interpreted = o->interpreted;
+  Dev *dev = dev_open(
+      &(DevOptions){.kind = "cpu", .compiler = interpreted ? "none" : "cc", .cache = cache, .threads = o->choices.threads});
+  Comm *comm = comm_self();
+  Mesh *mesh = mesh_open(comm, (int[MESH_AXES]){1, 1, 1, 1, 1});
+  size_t before = dev_allocated(dev);
+  Engine *engine = engine_open(t.arena, dev, comm, mesh, o);
+  t.memory = job_memory(engine_job(engine));
+  JobStart start = engine_start(engine);
+  if (getenv("HPCTRAIN_TEST_TIMES"))
+    fprintf(stderr, "%d kernels (%d kept) in %.1f s\n", start.kernels, start.cached, start.seconds);
+  t.allocated = dev_allocated(dev) - before;
+  engine_init(engine, 3);
+  for (int s = 0; s < STEPS; s++) {
+    for (int p = 0; p < o->passes; p++) {
+      batch(engine, s, p % distinct);
+      engine_micro(engine, p);
+    }
+    t.step[s] = engine_update(engine, 1e-2);
+  }
+  engine_eval(engine, t.eval);
+  const StateTable *states = engine_states(engine);
+  t.nparams = states->nparams;
+  t.n = arena_array(t.arena, int64_t, t.nparams);
+  t.param = arena_array(t.arena, float *, t.nparams);
+  t.grad = arena_array(t.arena, float *, t.nparams);
+  for (int p = 0; p < t.nparams; p++) {
+    t.n[p] = shape_size(&states->params[p].shape);
+    engine_param(engine, p, t.param[p] = arena_array(t.arena, float, t.n[p]));
+    engine_gradient(engine, p, t.grad[p] = arena_array(t.arena, float, t.n[p]));
+  }
+  t.stray = count_stray(engine);
+  engine_close(engine);
+  mesh_close(mesh);
+  comm_close(comm);
+  dev_close(dev);
+  return t;
+}
+
+static Trained train(const EngineOptions *o) { return train_on(o, PASSES); }
+
+static void expect_trained(const Trained *t) {
+  for (int s = 0; s < STEPS; s++) EXPECT(t->step[s].applied && t->step[s].loss > 0 && t->step[s].grad_norm > 0);
+  EXPECT(t->step[STEPS - 1].loss != t->step[0].loss);
+}
+
+static bool same_floats(float *const *a, float *const *b, const Trained *t) {
+  for (int p = 0; p < t->nparams; p++)
+    if (memcmp(a[p], b[p], sizeof(float) * (size_t)t->n[p])) return false;
+  return true;
+}
+
+static void expect_same_bits(const Trained *a, const Trained *b) {
+  EXPECT(!memcmp(a->step, b->step, sizeof a->step));
+  EXPECT(!memcmp(a->eval, b->eval, sizeof a->eval));
+  EXPECT(a->nparams == b->nparams && same_floats(a->grad, b->grad, a) && same_floats(a->param, b->param, a));
+}
+
+/* The same training with one choice changed. */
+static void expect_no_change(const EngineOptions *base, const EngineOptions *changed) {
+  Trained a = train(base), b = train(changed);
+  expect_trained(&a);
+  expect_same_bits(&a, &b);
+  arena_close(a.arena);
+  arena_close(b.arena);
+}
+
+TEST(training_twice_gives_the_same_bits) {
+  EngineOptions o = options();
+  expect_no_change(&o, &o);
+}
+
+TEST(recomputation_changes_no_bit) {
+  EngineOptions o = options(), other = o;
+  other.choices.recompute_block = true;
+  expect_no_change(&o, &other);
+}
+
+TEST(recomputation_changes_no_bit_of_the_interpreter) {
+  EngineOptions o = options();
+  o.interpreted = true;
+  EngineOptions other = o;
+  other.choices.recompute_block = true;
+  expect_no_change(&o, &other);
+}
+
+TEST(gathered_units_change_no_bit) {
+  EngineOptions o = options();
+  o.sharded = true;
+  for (int alive = 1; alive <= 8; alive += 7) {
+    EngineOptions other = o;
+    other.choices.units_alive = alive;
+    other.choices.recompute_block = alive > 1;
+    expect_no_change(&o, &other);
+  }
+}
+
+/* In one pass; with more, gradients are added up in another order. */
+TEST(one_shard_is_no_shard) {
+  EngineOptions o = options();
+  o.passes = 1;
+  o.nominal_tokens = TOKENS;
+  EngineOptions other = o;
+  other.sharded = true;
+  expect_no_change(&o, &other);
+}
+
+TEST(one_shard_is_no_shard_for_the_interpreter) {
+  EngineOptions o = options();
+  o.interpreted = true;
+  o.model.tied = true;
+  EngineOptions other = o;
+  other.sharded = other.choices.whole = true;
+  expect_no_change(&o, &other);
+}
+
+/* --- compiled, unfused and interpreted ------------------------------------------------------------------------------------ */
+
+static void expect_near(const Trained *a, const Trained *b, double tolerance) {
+  for (int s = 0; s < STEPS; s++) {
+    EXPECT_NEAR(a->step[s].loss, b->step[s].loss, tolerance);
+    EXPECT_NEAR(a->step[s].grad_norm, b->step[s].grad_norm, tolerance);
+    EXPECT(a->step[s].tokens == b->step[s].tokens);
+  }
+  EXPECT_NEAR(a->eval[0], b->eval[0], tolerance);
+}
+
+TEST(fused_is_unfused_is_interpreted) {
+  EngineOptions o = options(), unfused = o, interpreted = o;
+  unfused.choices.unfused = true;
+  interpreted.interpreted = true;
+  Trained a = train(&o), b = train(&unfused), c = train(&interpreted);
+  expect_near(&a, &c, 1e-4);
+  expect_near(&b, &c, 1e-4);
+  arena_close(a.arena);
+  arena_close(b.arena);
+  arena_close(c.arena);
+}
+
+/* First, middle and last micro-step on the same tokens are as one: thrice the sums, the same means. */
+TEST(a_batch_three_times_has_the_same_mean_and_gradient) {
+  for (int i = 0; i < 3; i++) {
+    EngineOptions one = options();
+    one.sharded = i > 0;
+    one.choices.whole = i > 1;
+    EngineOptions three = one;
+    one.passes = 1;
+    one.nominal_tokens = TOKENS;
+    three.passes = 3;
+    three.nominal_tokens = 3 * TOKENS;
+    Trained a = train_on(&one, 1), b = train_on(&three, 1);
+    for (int s = 0; s < STEPS; s++) {
+      EXPECT_NEAR(a.step[s].loss, b.step[s].loss, 1e-5);
+      EXPECT_NEAR(a.step[s].grad_norm, b.step[s].grad_norm, 1e-4);
+      EXPECT(3 * a.step[s].tokens == b.step[s].tokens);
+    }
+    arena_close(a.arena);
+    arena_close(b.arena);
+  }
+}
+
+/* --- memory and padding ----------------------------------------------------------------------------------------------------- */
+
+TEST(what_is_planned_is_allocated) {
+  for (int i = 0; i < 2; i++) {
+    EngineOptions o = options();
+    o.sharded = i;
+    Trained t = train(&o);
+    EXPECT(t.allocated == t.memory.vars + t.memory.tables + t.memory.transient);
+    EXPECT(t.memory.vars >= t.memory.states + t.memory.carried + t.memory.inputs);
+    arena_close(t.arena);
+  }
+}
+
+TEST(padding_stays_zero) {
+  EngineOptions o = options();
+  for (int i = 0; i < 2; i++) {
+    o.sharded = i;
+    Trained t = train(&o);
+    expect_trained(&t);
+    EXPECT(t.stray == 0);
+    arena_close(t.arena);
+  }
+}
