@@ -1,0 +1,206 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* Passes, text in and text out (test/ir), and what holds of them on random graphs; the state table's arithmetic. */
+#include <math.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "src/base/file.h"
+#include "src/base/rng.h"
+#include "src/pass/pass.h"
+#include "test/check.h"
+#include "test/unit/random_graph.h"
+
+/* --- text in, text out -------------------------------------------------------------------------------------------------- */
+
+static const char *path_of(Arena *arena, const char *file) {
+  const char *srcdir = getenv("srcdir");
+  return arena_printf(arena, "%s/test/ir/%s.txt", srcdir ? srcdir : ".", file);
+}
+
+static int number_after(const char *options, const char *name, int otherwise) {
+  const char *at = strstr(options, name);
+  return at ? atoi(at + strlen(name)) : otherwise;
+}
+
+static const Graph *run_pass(Arena *arena, const Graph *g, const char *options) {
+  if (!strncmp(options, "recompute", 9)) return pass_recompute_block(g, arena);
+  if (!strncmp(options, "accumulate", 10)) return pass_accumulate(g, arena);
+  if (!strncmp(options, "schedule", 8)) return pass_schedule(g, arena, number_after(options, "units_alive=", 1));
+  CHECK(!strncmp(options, "shard", 5));
+  StateTable *table = state_table(arena, g, number_after(options, "ranks=", 1), strstr(options, " sharded"));
+  ShardOptions o = {
+      .axis = 2, .whole = strstr(options, " whole"), .first = strstr(options, " first"), .last = strstr(options, " last")};
+  return pass_shard(g, arena, table, &o);
+}
+
+/* What the pass named in a case's first line makes of its graph. */
+static const char *case_result(Arena *arena, const char *options, const char *graph) {
+  Graph *g = graph_open(arena);
+  Why why = {""};
+  if (!graph_try_parse(g, graph, &why)) check_failed(__FILE__, __LINE__, "%s: %s", options, why.text);
+  graph_check(g, "parse");
+  g = (Graph *)run_pass(arena, g, options);
+  graph_check(g, options);
+  g = graph_simplify(g, arena); /* without what nobody reads */
+  Text text = {0};
+  graph_print(g, &text);
+  const char *result = arena_strdup(arena, text.at);
+  text_close(&text);
+  return result;
+}
+
+/* Goes over the cases of a file; `now` collects the file as it should be. */
+static void run_cases(Arena *arena, char *at, Text *now, bool compare) {
+  while (at) {
+    char *next = strstr(at + 1, "\n== "), *graph = strchr(at, '\n') + 1, *split = strstr(graph, "\n--\n");
+    if (next) *next = 0;
+    CHECK(split && !strncmp(at, "== ", 3));
+    *split = 0;
+    graph[-1] = 0;
+    const char *expected = split + 4;
+    const char *options = arena_printf(arena, "%.*s", (int)strcspn(at + 3, ":"), at + 3);
+    const char *result = case_result(arena, options, arena_printf(arena, "%s\n", graph));
+    size_t n = strlen(expected);
+    while (n && expected[n - 1] == '\n') n--; /* blank lines between cases */
+    expected = arena_printf(arena, "%.*s\n", (int)n, expected);
+    if (compare && strcmp(result, expected)) fprintf(stderr, "%s\n", at);
+    if (compare) EXPECT_TEXT(result, expected);
+    text_printf(now, "%s\n%s\n--\n%s%s", at, graph, result, next ? "\n" : "");
+    at = next ? next + 1 : NULL;
+  }
+}
+
+static void expect_file(const char *file) {
+  Arena *arena = arena_open();
+  const char *path = path_of(arena, file);
+  size_t n;
+  char *text = file_read(path, &n), *first = text ? strstr(text, "\n== ") : NULL;
+  if (!first) check_failed(__FILE__, __LINE__, "%s: no cases", path);
+  bool write = getenv("HPCTRAIN_TEST_WRITE");
+  *first = 0;
+  Text now = {0};
+  text_printf(&now, "%s\n", text);
+  run_cases(arena, first + 1, &now, !write);
+  if (write) {
+    FILE *f = fopen(path, "w");
+    CHECK(f && fwrite(now.at, 1, now.n, f) == now.n && !fclose(f));
+  }
+  text_close(&now);
+  free(text);
+  arena_close(arena);
+}
+
+TEST(recompute_does_as_written) { expect_file("recompute"); }
+TEST(shard_does_as_written) { expect_file("shard"); }
+TEST(accumulate_does_as_written) { expect_file("accumulate"); }
+TEST(schedule_does_as_written) { expect_file("schedule"); }
+
+/* --- on random graphs ----------------------------------------------------------------------------------------------------- */
+
+static const char *const passes[] = {"recompute", "accumulate", "schedule units_alive=1", "schedule units_alive=3"};
+
+/* The largest difference between what two graphs with the same Vars leave in them, relative to their sizes. */
+static double difference(Arena *arena, const Graph *a, const Graph *b, uint64_t seed) {
+  double **x = random_values(arena, a, seed), **y = random_values(arena, a, seed), most = 0;
+  graph_interpret(a, x, NULL, NULL);
+  graph_interpret(b, y, NULL, NULL);
+  for (int v = 0; v < a->vars.n; v++)
+    for (int64_t i = 0; i < shape_size(&a->vars.at[v].shape); i++) {
+      double error = fabs(x[v][i] - y[v][i]) / (1 + fabs(x[v][i]));
+      if (!(error <= most)) most = error; /* keeps a NaN */
+    }
+  return most;
+}
+
+/* Bit for bit, but for accumulation, which adds in another order. */
+TEST(passes_keep_values) {
+  for (int seed = 0; seed < 60; seed++)
+    for (size_t p = 0; p < sizeof passes / sizeof *passes; p++) {
+      Arena *arena = arena_open();
+      RandomSpec spec = {.seed = (uint64_t)seed, .nodes = 70, .big = true, .phases = true, .collectives = true, .elements = 512};
+      const Graph *g = random_graph(arena, spec), *after = run_pass(arena, g, passes[p]);
+      graph_check(after, passes[p]);
+      double worst = difference(arena, g, after, spec.seed);
+      if (worst > 0) fprintf(stderr, "seed %d, %s: %g\n", seed, passes[p], worst);
+      EXPECT(p == 1 ? worst <= 1e-12 : worst == 0);
+      arena_close(arena);
+    }
+}
+
+/* --- the state table ------------------------------------------------------------------------------------------------------ */
+
+static int64_t draw(const Rng *rng, uint64_t i, int64_t n) { return (int64_t)(rng_uniform(rng, i) * (double)n); }
+
+/* Parameters of some units, matrices and vectors in any order, some of one element. */
+static Graph *random_model(Arena *arena, uint64_t seed) {
+  Graph *g = graph_open(arena);
+  Rng rng = rng_make(seed, RNG_TEST, "model", 0);
+  int n = 1 + (int)draw(&rng, 0, 12);
+  for (int i = 0; i < n; i++) {
+    uint64_t at = 10 * (uint64_t)i + 1;
+    int64_t rows = 1 + draw(&rng, at, 20), columns = 1 + draw(&rng, at + 1, 30);
+    graph_var(g, (Var){.name = arena_printf(arena, "p%d", i),
+                       .class = VAR_PARAM,
+                       .dtype = DT_F32,
+                       .shape = draw(&rng, at + 2, 3) ? SHAPE(rows, columns) : SHAPE(columns),
+                       .unit = arena_printf(arena, "unit%d", (int)draw(&rng, at + 3, 4))});
+  }
+  return g;
+}
+
+/* How many ranks hold each element of a parameter, and that none lies where another does. */
+static void expect_covered(Arena *arena, const StateTable *t, int copies) {
+  int **taken = arena_array(arena, int *, t->ranks * t->nunits);
+  for (int i = 0; i < t->ranks * t->nunits; i++) taken[i] = arena_ints(arena, (int)t->units[i % t->nunits].local, 0);
+  for (int p = 0; p < t->nparams; p++) {
+    const StateParam *param = &t->params[p];
+    int *covered = arena_ints(arena, (int)shape_size(&param->shape), 0);
+    for (int r = 0; r < t->ranks; r++) {
+      int64_t first, count, at;
+      if (!state_piece(t, p, r, &first, &count, &at)) continue;
+      EXPECT(count > 0 && first >= 0 && at >= 0 && at + count <= t->units[param->unit].local);
+      EXPECT(first + count <= shape_size(&param->shape));
+      for (int64_t i = 0; i < count; i++) {
+        covered[first + i]++;
+        EXPECT(!taken[r * t->nunits + param->unit][at + i]++);
+      }
+    }
+    for (int64_t i = 0; i < shape_size(&param->shape); i++) EXPECT(covered[i] == copies);
+  }
+}
+
+TEST(every_element_of_every_parameter_is_held_once_or_by_all) {
+  for (uint64_t seed = 0; seed < 60; seed++)
+    for (int ranks = 1; ranks <= 7; ranks++)
+      for (int sharded = 0; sharded < 2; sharded++) {
+        Arena *arena = arena_open();
+        const StateTable *t = state_table(arena, random_model(arena, seed), ranks, sharded);
+        expect_covered(arena, t, sharded ? 1 : ranks);
+        arena_close(arena);
+      }
+}
+
+TEST(units_hold_matrices_first_and_are_padded_as_little_as_equal_shards_allow) {
+  for (uint64_t seed = 0; seed < 60; seed++)
+    for (int ranks = 1; ranks <= 7; ranks++) {
+      Arena *arena = arena_open();
+      const StateTable *t = state_table(arena, random_model(arena, seed), ranks, true);
+      int64_t *n = arena_array(arena, int64_t, t->nunits);
+      for (int p = 0; p < t->nparams; p++) {
+        const StateParam *param = &t->params[p];
+        int64_t size = shape_size(&param->shape), decayed = t->units[param->unit].decayed;
+        EXPECT(param->shape.rank >= 2 ? param->offset + size <= decayed : param->offset >= decayed);
+        n[param->unit] += size;
+      }
+      for (int u = 0; u < t->nunits; u++) {
+        const StateUnit *unit = &t->units[u];
+        EXPECT(unit->n == n[u] && unit->padded >= n[u] && unit->padded - n[u] < (int64_t)STATE_PAD * ranks);
+        EXPECT(unit->local * ranks == unit->padded && unit->local % STATE_PAD == 0);
+      }
+      int rows = 0; /* of each slot, one a unit, and one that counts updates */
+      for (int i = 0; i < t->nrows; i++) rows += t->rows[i].unit < 0 ? 1 : t->rows[i].n == t->units[t->rows[i].unit].local;
+      EXPECT(rows == t->nrows && t->nrows == 3 * t->nunits + 1);
+      arena_close(arena);
+    }
+}
