@@ -35,6 +35,11 @@ const char *dev_describe(const Dev *dev) { return dev->describe; }
 
 int dev_threads(const Dev *dev) { return dev->threads; }
 
+void dev_parallel(const Dev *dev, int64_t n, void (*body)(void *self, int64_t i), void *self) {
+#pragma omp parallel for schedule(dynamic) num_threads(dev->threads)
+  for (int64_t i = 0; i < n; i++) body(self, i);
+}
+
 const char *dev_cache_folder(const Dev *dev) { return dev->cache.fd >= 0 ? dev->cache.path : NULL; }
 
 const char *dev_cache_note(const Dev *dev) { return dev->cache.note[0] ? dev->cache.note : NULL; }

@@ -25,6 +25,9 @@ Dev *dev_open(const DevOptions *options);
 void dev_close(Dev *dev);
 const char *dev_describe(const Dev *dev); /* "AMD EPYC, 2 cores, avx512": for the banner */
 int dev_threads(const Dev *dev);
+
+/* body(self, i) for each i in 0 … n-1, in any order, on this rank's threads; returns when all are done.  Host work. */
+void dev_parallel(const Dev *dev, int64_t n, void (*body)(void *self, int64_t i), void *self);
 /* Why compiled code is not kept ("/x: Read-only file system"), for one warning; NULL when it is, or was not asked for. */
 const char *dev_cache_note(const Dev *dev);
 const char *dev_cache_folder(const Dev *dev); /* only the user can write there; NULL: none */

@@ -11,6 +11,7 @@ enum { ONLY, FIRST, MIDDLE, LAST, MICROS };
 
 struct Engine {
   Arena *arena;
+  Dev *dev;
   Comm *comm;
   Mesh *mesh;
   EngineOptions options;
@@ -79,7 +80,7 @@ static void add_programs(Engine *e) {
 
 Engine *engine_open(Arena *arena, Dev *dev, Comm *comm, Mesh *mesh, const EngineOptions *options) {
   Engine *e = arena_new(arena, Engine);
-  *e = (Engine){.arena = arena, .comm = comm, .mesh = mesh, .options = *options};
+  *e = (Engine){.arena = arena, .dev = dev, .comm = comm, .mesh = mesh, .options = *options};
   Graph *model = graph_open(arena);
   model_build(model, &options->model, &(ModelBatch){.sequences = 1, .positions = 1});
   e->states = state_table(arena, model, mesh_extent(mesh, MESH_DP_SHARD), options->sharded);
@@ -127,18 +128,43 @@ const float *engine_grad(const Engine *e, int unit) { return job_var(e->job, sta
 
 float *engine_updates(const Engine *e) { return job_var(e->job, "updates", NULL); }
 
+/* Part of a parameter that one thread makes. */
+typedef struct InitPart {
+  const StateParam *param;
+  float *values;
+  int64_t first, n; /* elements of the parameter */
+} InitPart;
+
+typedef struct InitWork {
+  uint64_t seed;
+  VEC(InitPart) parts;
+} InitWork;
+
+enum { INIT_ELEMENTS = 1 << 16 };
+
+static void init_part(void *self, int64_t i) {
+  const InitWork *work = self;
+  const InitPart *part = &work->parts.at[i];
+  const StateParam *param = part->param;
+  Rng rng = rng_make(work->seed, RNG_INIT, param->name, 0);
+  if (param->init == INIT_NORMAL) rng_normals(&rng, (uint64_t)part->first, part->n, param->std, part->values);
+  for (int64_t k = 0; k < part->n && param->init != INIT_NORMAL; k++) part->values[k] = param->init == INIT_ONE;
+}
+
 /* Only this rank's elements are made: no rank ever holds a whole large tensor. */
 void engine_init(Engine *e, uint64_t seed) {
+  Arena *arena = arena_open();
+  InitWork work = {.seed = seed};
   for (int p = 0; p < e->states->nparams; p++) {
     const StateParam *param = &e->states->params[p];
     int64_t first, n, at;
     if (!state_piece(e->states, p, mesh_index(e->mesh, MESH_DP_SHARD), &first, &n, &at)) continue;
     float *values = engine_state(e, SLOT_PARAM, param->unit) + at;
-    Rng rng = rng_make(seed, RNG_INIT, param->name, 0);
-    for (int64_t i = 0; i < n; i++)
-      values[i] =
-          param->init == INIT_NORMAL ? (float)(param->std * rng_normal(&rng, (uint64_t)(first + i))) : param->init == INIT_ONE;
+    for (int64_t i = 0; i < n; i += INIT_ELEMENTS)
+      vec_push(arena, &work.parts, (InitPart){param, values + i, first + i, n - i < INIT_ELEMENTS ? n - i : INIT_ELEMENTS});
   }
+  dev_parallel(e->dev, work.parts.n, init_part, &work);
+  arena_close(arena);
 }
 
 /* --- batches -------------------------------------------------------------------------------------------------------------- */
