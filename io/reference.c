@@ -59,7 +59,7 @@ struct ReferenceDump {
   Arena *arena;
   const char *path;
   VEC(SafeTensor) tensors;
-  VEC(const float *) values;
+  VEC(const void *) values;
 };
 
 ReferenceDump *reference_dump_open(Arena *arena, const char *path) {
@@ -69,20 +69,29 @@ ReferenceDump *reference_dump_open(Arena *arena, const char *path) {
   return dump;
 }
 
-void reference_dump(ReferenceDump *dump, const char *name, int rank, const int64_t *shape, const float *values) {
+static size_t dump_bytes(const SafeTensor *t) { return (t->type == SAFE_I64 ? sizeof(int64_t) : sizeof(float)) * (size_t)t->n; }
+
+static void dump_tensor(ReferenceDump *dump, SafeTensor t, const int64_t *shape, const void *values) {
   if (!dump) return;
-  SafeTensor t = {.name = arena_strdup(dump->arena, name), .type = SAFE_F32, .rank = rank, .n = 1};
-  for (int i = 0; i < rank; i++) t.n *= t.shape[i] = shape[i];
-  float *copy = arena_array(dump->arena, float, t.n);
-  memcpy(copy, values, sizeof *copy * (size_t)t.n);
+  t.name = arena_strdup(dump->arena, t.name);
+  t.n = 1;
+  for (int i = 0; i < t.rank; i++) t.n *= t.shape[i] = shape[i];
   vec_push(dump->arena, &dump->tensors, t);
-  vec_push(dump->arena, &dump->values, copy);
+  vec_push(dump->arena, &dump->values, memcpy(arena_alloc(dump->arena, dump_bytes(&t)), values, dump_bytes(&t)));
+}
+
+void reference_dump(ReferenceDump *dump, const char *name, int rank, const int64_t *shape, const float *values) {
+  dump_tensor(dump, (SafeTensor){.name = name, .type = SAFE_F32, .rank = rank}, shape, values);
+}
+
+void reference_dump_ids(ReferenceDump *dump, const char *name, int rank, const int64_t *shape, const int64_t *ids) {
+  dump_tensor(dump, (SafeTensor){.name = name, .type = SAFE_I64, .rank = rank}, shape, ids);
 }
 
 void reference_dump_close(ReferenceDump *dump) {
   if (!dump) return;
   SafeWriter *w = safe_writer_open(dump->path, dump->tensors.at, dump->tensors.n);
-  for (int i = 0; i < dump->tensors.n; i++) safe_writer_add(w, dump->values.at[i], sizeof(float) * (size_t)dump->tensors.at[i].n);
+  for (int i = 0; i < dump->tensors.n; i++) safe_writer_add(w, dump->values.at[i], dump_bytes(&dump->tensors.at[i]));
   safe_writer_close(w);
 }
 

@@ -138,6 +138,8 @@ static void verify_batch(Verify *v, const char *path, const char *dump_path) {
   Rows rows = deal(v, B);
   Engine *engine = open_engine(v, arena, &rows, S, (double)counted, true, NULL, 0);
   ReferenceDump *dump = dump_path && comm_rank(v->comm) == 0 ? reference_dump_open(arena, dump_path) : NULL;
+  reference_dump_ids(dump, "input_ids", 2, (int64_t[]){B, S}, ids);
+  reference_dump_ids(dump, "labels", 2, (int64_t[]){B, S}, labels);
   engine_batch(engine, take_rows(arena, &rows, ids, S, 0), take_rows(arena, &rows, labels, S, IGNORED));
   engine_micro(engine, 0);
   int64_t mine = rows.real * S * v->model.vocab, before = rows.first * S * v->model.vocab;
