@@ -33,7 +33,7 @@ typedef enum DeviceKind { DEVICE_KIND_AUTO, DEVICE_KIND_CPU } DeviceKind;
 typedef enum MatmulChoice { MATMUL_AUTO, MATMUL_ONEDNN, MATMUL_CBLAS, MATMUL_OWN } MatmulChoice;
 typedef enum Nonfinite { NONFINITE_SKIP, NONFINITE_STOP } Nonfinite;
 /* Bits of run.debug. */
-enum { DEBUG_IR = 1, DEBUG_FUSE = 2, DEBUG_MEM = 4, DEBUG_COMM = 8, DEBUG_SYNC = 16 };
+enum { DEBUG_IR = 1, DEBUG_FUSE = 2, DEBUG_MEM = 4, DEBUG_COMM = 8 };
 
 typedef struct DataSet {
   const char *name; /* "train", "val", or the name given to it */

@@ -56,7 +56,7 @@ const Key keys[] = {
      .elsewhere = "out_dir, output_dir, dump_folder, save_folder"},
     {KEY(run, seed, KEY_INT), .fallback = "1", .min = 0, .max = 9e15, .help = "of initial weights and data order",
      .elsewhere = "random_seed, rng_seed"},
-    {KEY(run, debug, KEY_SET), .fallback = "[]", .choices = LIST("ir", "fuse", "mem", "comm", "sync"), .example = "[ir, mem]",
+    {KEY(run, debug, KEY_SET), .fallback = "[]", .choices = LIST("ir", "fuse", "mem", "comm"), .example = "[ir, mem]",
      .help = "stages that print themselves"},
     {KEY(run, tune, KEY_BOOL), .fallback = "false", .help = "choose kernels by measurement, not by the fixed rule"},
 

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* run.debug: the compiler's stages as files of the attempt, written by rank 0. */
+/* run.debug: the compiler's stages as files of the attempt, memory and collectives as notes; all by rank 0. */
 #include <stdio.h>
 
 #include "src/base/file.h"
@@ -18,18 +18,30 @@ static void put_graph(void *self, const char *program, const char *stage, const 
   put_take(self, program, stage, &text);
 }
 
+static void tell_collectives(const Run *run, const char *program, const Program *lowered) {
+  for (int i = 0; i < lowered->nsteps; i++) {
+    const Step *s = &lowered->steps[i];
+    if (s->kind != STEP_COLLECTIVE_START) continue;
+    lines_note(run->lines, "comm %s step %d: %s, %lld of %s to %lld", program, i, op_table[s->op].name,
+               (long long)shape_size(&s->in[0].shape), dtype_name(s->in[0].dtype), (long long)shape_size(&s->out[0].shape));
+  }
+}
+
 static void put_program(void *self, const char *program, const char *stage, const Program *lowered) {
+  const Run *run = self;
   Text text = {0};
   (void)stage;
+  if (run->config->run.debug & DEBUG_COMM) tell_collectives(run, program, lowered);
+  if (!(run->config->run.debug & DEBUG_FUSE)) return;
   program_print(lowered, &text);
-  put_take(self, program, "program", &text);
+  put_take(run, program, "program", &text);
 }
 
 const CompileWatch *stages_watch(const Run *run) {
   int debug = run->config->run.debug;
-  if (!run_speaks(run) || !(debug & (DEBUG_IR | DEBUG_FUSE))) return NULL;
+  if (!run_speaks(run) || !(debug & (DEBUG_IR | DEBUG_FUSE | DEBUG_COMM))) return NULL;
   CompileWatch *watch = arena_new(run->arena, CompileWatch);
-  *watch = (CompileWatch){debug & DEBUG_IR ? put_graph : NULL, debug & DEBUG_FUSE ? put_program : NULL, (void *)run};
+  *watch = (CompileWatch){debug & DEBUG_IR ? put_graph : NULL, debug & (DEBUG_FUSE | DEBUG_COMM) ? put_program : NULL, (void *)run};
   return watch;
 }
 

@@ -346,7 +346,7 @@ TEST(the_resolved_print_reads_back_to_the_same_values) {
       {shape, ""},
       {shape, "train.schedule=constant parallel.strategy=no_shard"},
       {shape, "train.schedule=wsd train.decay=12.5% train.warmup=1% train.duration=1.7epochs"},
-      {shape, "run.debug=ir,mem,sync run.tune=true train.grad_clip=none train.stop_after=1step train.eps=1.2345678901234567e-9"},
+      {shape, "run.debug=ir,mem,comm run.tune=true train.grad_clip=none train.stop_after=1step train.eps=1.2345678901234567e-9"},
       {good, "data.val=\"quoted\\and,{odd}:#.bin run.folder=-dash run.name=null checkpoint.resume=a:b"},
       {good, "run.seed=9000000000000000 train.duration=123456789012345tokens run.name=\xc3\xa9t\xc3\xa9"},
       {good, "data.val_fraction=0.1 eval.tokens=1M train.global_batch_size=1Ki\tsequences"},

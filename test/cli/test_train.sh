@@ -1,0 +1,227 @@
+#!/bin/bash
+# SPDX-License-Identifier: Apache-2.0
+# Training from the command line: the same bits whenever nothing that matters has changed, the same losses on any ranks.
+. "$(dirname "$0")/../check.sh"
+. "$(dirname "$0")/train_case.sh"
+
+test_a_run_repeats_its_bits() {
+  write_run
+  train 2 run.folder=a
+  train 2 run.folder=b
+  expect_same a b
+  expect_equal "$(numbers a | tail -n 1 | cut -d ' ' -f 1)" 10
+}
+
+test_an_empty_cache_and_a_busy_machine_change_no_bits() {
+  write_run
+  train 2 run.folder=a
+  local busy
+  for _ in 1 2 3; do
+    timeout 60 sh -c 'while :; do :; done' &
+    busy="${busy-} $!"
+  done
+  XDG_CACHE_HOME=$PWD/cache train 2 run.folder=b
+  kill $busy
+  expect_out '^ready .* compiled\)'
+  expect_same a b
+}
+
+test_loss_falls() {
+  write_run
+  train 1
+  numbers run | awk 'NR == 1 { first = $2 } END { exit !($2 < 0.8 * first) }'
+}
+
+test_ten_steps_are_five_and_five() {
+  write_run
+  train 2 run.folder=a
+  train 2 run.folder=b train.stop_after=5steps
+  expect_out '^done   5 of 10 steps'
+  expect_out '^next   the same command goes on at step 6$'
+  train 2 run.folder=b
+  expect_out '^resume   b/checkpoints/step-00000005, verified; run file changed: b/attempts/2/run.diff$'
+  expect_same a b
+}
+
+test_a_checkpoint_of_two_ranks_goes_on_on_one_and_three() {
+  write_run
+  train 2 run.folder=a
+  local n
+  for n in 1 3; do
+    rm -rf b
+    train 2 run.folder=b train.stop_after=5steps
+    train "$n" run.folder=b
+    expect_close a b
+  done
+}
+
+test_ranks_strategy_and_passes_give_the_same_losses() {
+  write_run
+  train 2 run.folder=full
+  train 1 run.folder=one
+  train 3 run.folder=three
+  train 2 run.folder=no parallel.strategy=no_shard
+  train 2 run.folder=passes train.micro_batch_size=1
+  train 2 run.folder=whole train.micro_batch_size=1 parallel.accumulate=whole
+  train 2 run.folder=no-passes train.micro_batch_size=2 parallel.strategy=no_shard
+  train 2 run.folder=block memory.recompute=block
+  train 2 run.folder=plain cpu.compiler=none
+  local other
+  for other in one three no passes whole no-passes block plain; do expect_close full "$other"; done
+}
+
+test_recomputation_changes_no_bits() {
+  write_run
+  train 2 run.folder=a
+  train 2 run.folder=b memory.recompute=block
+  expect_same a b
+}
+
+test_a_strategy_may_change_in_between() {
+  write_run
+  train 2 run.folder=a
+  train 2 run.folder=b train.stop_after=5steps
+  train 2 run.folder=b parallel.strategy=no_shard train.micro_batch_size=3
+  expect_close a b
+}
+
+test_evaluations_change_no_bits() {
+  write_run
+  train 2 run.folder=a eval.every=100steps
+  train 2 run.folder=b eval.every=1steps
+  expect_equal "$(grep -c '^eval' out)" 10
+  expect_same a b
+}
+
+# Rows of padding count for nothing: the same loss on ranks that divide the sequences and on ranks that do not.
+test_an_evaluation_does_not_depend_on_ranks() {
+  write_run
+  local n
+  for n in 1 2 3; do
+    train "$n" run.folder=$n train.stop_after=1steps
+    sed -nE 's/^\{"type":"eval".*"loss":([^,]+),.*"tokens":([0-9]+),.*/\1 \2/p' $n/metrics.jsonl
+  done > evals
+  awk 'NR == 1 { loss = $1 } $1 / loss - 1 > 1e-5 || $1 / loss - 1 < -1e-5 || $2 != 496 { exit 1 } END { exit NR != 3 }' evals
+}
+
+test_a_validation_file_of_its_own() {
+  write_run
+  "$hpctrain" tokenize val.bin "$srcdir/LICENSE" > /dev/null
+  sed -i 's/, tokenizer: bytes, val_fraction: 0.1/, val: val.bin/' t.yaml
+  train 2
+  expect_out '^eval      10  val [0-9.]+ nats, 496 tokens'
+  expect_out '^data .* first: [0-9]+ [0-9]+ [0-9 ]+\.\.\.$'
+}
+
+test_a_data_set_smaller_than_a_batch_comes_again() {
+  write_run
+  head -c 100 "$srcdir/LICENSE" > text
+  "$hpctrain" tokenize data.bin text > /dev/null
+  sed -i '/^eval/d; s/, val_fraction: 0.1//' t.yaml
+  train 2 run.folder=a
+  train 1 run.folder=b train.micro_batch_size=4
+  expect_out '^data .* 20.00 epochs'
+  expect_close a b
+}
+
+test_weights_of_a_folder() {
+  write_run
+  local golden=$srcdir/test/golden/llama3-gqa-tied vocab
+  sed -i '/^model/d' t.yaml
+  vocab=$(sed -nE 's/.*"vocab_size": ([0-9]+).*/\1/p' "$golden/config.json")
+  printf '%0400d' 0 | tr 0 '\001' > text
+  [ "$vocab" -gt 1 ]
+  "$hpctrain" tokenize data.bin text > /dev/null
+  train 2 model.from="$golden" run.folder=a
+  expect_out "^weights  $golden"
+  train 1 model.from="$golden" run.folder=b
+  expect_close a b
+}
+
+test_what_the_run_folder_holds() {
+  write_run
+  train 2 checkpoint.every=2steps checkpoint.keep=2
+  expect_equal "$(ls run/checkpoints | tr '\n' ' ')" 'step-00000008 step-00000010 '
+  expect_equal "$(grep -c '"type":"save"' run/metrics.jsonl)" 5
+  grep -q '^ready ' run/attempts/1/banner.txt
+  grep -q '^step  *10 ' run/log.txt
+  [ -s run/attempts/1/environment.txt ]
+  [ ! -e run/LOCK ]
+  [ ! -e run/error.txt ]
+  expect_run 0 "$hpctrain" config run/run.yaml
+}
+
+test_the_banner_says_what_is_true() {
+  write_run
+  train 2
+  expect_out '^mpi      2 ranks, 1 node '
+  expect_out '^device   .*; 1 thread a rank$'
+  expect_out '^batch    12 x 16 = 192 tokens = 2 ranks x 6 x 1 pass; 10 steps$'
+  expect_out '^data     11.4k tokens, 0.19 epochs; first: "'
+  expect_out '^ready    [0-9.]+ s: mpi [0-9.]+, plan [0-9.]+, kernels [0-9.]+ \([0-9]+, (cached|compiled)\), load [0-9.]+$'
+  expect_equal "$(cat err)" ''
+  expect_equal "$(tr -d '\33\r' < out)" "$(cat out)"
+}
+
+test_nothing_is_left_to_do() {
+  write_run
+  train 2
+  cp run/metrics.jsonl before
+  train 2
+  expect_out '^note  step 10 is done: nothing is left to do$'
+  cmp before run/metrics.jsonl
+}
+
+test_a_run_begins_from_another_ones_checkpoint() {
+  write_run
+  train 2 run.folder=a
+  train 2 run.folder=old train.stop_after=5steps
+  train 2 run.folder=b checkpoint.resume=old train.stop_after=7steps
+  train 2 run.folder=b checkpoint.resume=old
+  expect_out '^note  this run has begun from old and goes on from its own checkpoints$'
+  expect_equal "$(numbers b)" "$(numbers a | tail -n 5)"
+  expect_equal "$(states a)" "$(states b)"
+}
+
+test_steps_that_are_done_again_leave_the_old_ones_aside() {
+  write_run
+  train 1 checkpoint.every=5steps run.folder=a
+  cp a/metrics.jsonl before
+  train 1 checkpoint.every=5steps run.folder=a checkpoint.resume=a/checkpoints/step-00000005
+  expect_out '^note  1 later checkpoint moved to a/attempts/2$'
+  [ -e a/attempts/2/step-00000010/model.h5 ]
+  expect_equal "$(grep -c '"type":"step"' a/metrics.jsonl)" 10
+  expect_equal "$(grep -c '"type":"step"' a/attempts/2/metrics-cut.jsonl)" 5
+  train 1 run.folder=a checkpoint.resume=never
+  expect_out '^weights  fresh, seed 1$'
+  expect_out '^note  2 later checkpoints moved to a/attempts/3$'
+}
+
+test_debug_prints_the_stages() {
+  write_run
+  train 2 'run.debug=[ir, fuse, mem, comm]' train.stop_after=1steps
+  local f
+  for f in micro-model micro-shard update-schedule eval-model micro-program; do grep -q . run/attempts/1/ir-$f.txt; done
+  expect_out '^note  mem states +[0-9]+ bytes$'
+  expect_out '^note  comm .*all_gather'
+}
+
+test_a_learning_rate_that_is_too_high_is_skipped_or_stops() {
+  write_run
+  sed -i 's/lr: 1e-2/lr: 1/; s/10 steps/100 steps/; s/cosine/constant/' t.yaml
+  train 2 train.weight_decay=10 # a weight becomes -9 times itself
+  expect_err '^warn +[0-9]+  step skipped: (inf|nan) first in model\..* gradient, rank [01] '
+  expect_out '^step     100 .*  nan '
+  fails 2 2 train.weight_decay=10 health.nonfinite=stop run.folder=b
+  expect_err '^error: step [0-9]+: (inf|nan) first in model'
+  expect_err '^help: a lower train.lr'
+}
+
+test_the_demo_starts_on_64_ranks() {
+  expect_run 0 mpi 64 timeout $((240 * slowdown)) "$hpctrain" train.stop_after=2steps
+  expect_out '^note  no ./hpctrain.yaml: training the built-in demo'
+  expect_out '^step       2 '
+  expect_out '^done   2 of 300 steps'
+}
+
+check_main "$@"

@@ -1,0 +1,304 @@
+#!/bin/bash
+# SPDX-License-Identifier: Apache-2.0
+# What goes wrong around a training run: each with one message, the right exit status, no hang, and a run that goes on.
+. "$(dirname "$0")/../check.sh"
+. "$(dirname "$0")/train_case.sh"
+
+# The interpreter needs no compiler; where kernels do not matter it starts faster.
+plain=cpu.compiler=none
+
+# --- input ---------------------------------------------------------------------------------------------------------------
+
+test_keys_of_the_run_file() {
+  write_run
+  fails 2 2 train.learning_rate=1
+  expect_err "^error: unknown key 'train.learning_rate'"
+  fails 2 2 train.lr=fast
+  expect_err "train.lr"
+  fails 2 2 train.global_batch_size=13sequences
+  expect_err '^help: 12 sequences, 14 sequences'
+  sed -i '/^model/d' t.yaml
+  fails 2 2 train.seq_len=4096 model.config="$srcdir/test/golden/llama2"
+  expect_err '^error: seq_len is 4096, the model is made for at most [0-9]+ positions$'
+  expect_err '^  --> argument 2: train.seq_len=4096$'
+  [ ! -e run ]
+}
+
+test_a_data_file_that_is_missing_short_or_foreign() {
+  write_run
+  fails 2 2 data.train=absent.bin
+  expect_err '^error: .*absent\.bin'
+  head -c 5000 data.bin > short.bin
+  fails 2 2 data.train=short.bin
+  expect_err '^error: .*short\.bin'
+  cp "$srcdir/LICENSE" foreign.bin
+  fails 2 2 data.train=foreign.bin
+  expect_err '^error: .*foreign\.bin'
+  expect_err '^help: '
+  grep -q 'foreign\.bin' run/error.txt
+}
+
+test_a_data_set_shorter_than_a_sequence() {
+  write_run
+  printf 'too short' > text
+  "$hpctrain" tokenize data.bin text > /dev/null
+  fails 2 2
+  expect_err '^error: .*data\.bin'
+}
+
+test_a_token_beyond_the_vocabulary() {
+  write_run
+  sed -i 's/vocab_size: 256/vocab_size: 100/' t.yaml
+  fails 2 2 $plain
+  expect_err '^error: .*data\.bin.*'
+}
+
+test_weights_that_lie_or_belong_to_another_model() {
+  write_run
+  sed -i '/^model/d' t.yaml
+  cp -r "$srcdir/test/golden/llama2" a
+  chmod -R u+w a
+  printf '\377\377\377\377' | dd of=a/model.safetensors conv=notrunc bs=1 status=none
+  fails 2 2 model.from=a $plain
+  expect_err '^error: .*a/model\.safetensors'
+  cp "$srcdir/test/golden/llama-headdim/config.json" "$srcdir/test/golden/llama2/model.safetensors" a
+  fails 2 2 model.from=a $plain
+  expect_err '^help: config.json and weights belong to one model'
+}
+
+test_a_checkpoint_that_is_damaged() {
+  write_run
+  train 2 $plain checkpoint.every=5steps
+  local five=run/checkpoints/step-00000005/model.h5 ten=run/checkpoints/step-00000010/model.h5
+  truncate -s -100 $ten
+  train 2 $plain
+  expect_err '^warn   step-00000010 damaged: .*model\.h5'
+  expect_err '^       using step-00000005 \(verified\)$'
+  expect_out '^step      10 '
+  printf 'XXXX' | dd of=$ten conv=notrunc bs=1 seek=$(($(stat -c %s $ten) / 2)) status=none
+  truncate -s 100 $five
+  fails 2 2 $plain
+  expect_err '^error: .*none of its 2 checkpoints is whole'
+}
+
+test_another_run_is_not_gone_on_with() {
+  write_run
+  train 2 $plain train.stop_after=2steps
+  local word
+  for word in run.seed=2 train.seq_len=8 train.global_batch_size=24sequences data.val_fraction=0.2 model.hidden_size=64; do
+    fails 2 2 $plain $word
+    expect_err 'cannot change in a run'
+    expect_err '^help: put it back, or give another run.folder'
+  done
+  cp data.bin other.bin
+  fails 2 2 $plain data.train=other.bin
+  expect_err '^error: the training data cannot change in a run: the checkpoint has data\.bin'
+  fails 2 2 $plain checkpoint.resume=absent run.folder=b
+  expect_err '^error: there is no checkpoint in absent'
+}
+
+# --- machine -------------------------------------------------------------------------------------------------------------
+
+test_a_missing_compiler() {
+  write_run
+  fails 3 2 cpu.compiler=no-such-cc
+  expect_err 'no-such-cc'
+  expect_err '^help: '
+}
+
+test_home_unset() {
+  write_run
+  expect_run 0 env -u HOME -u XDG_CACHE_HOME "$hpctrain" t.yaml train.stop_after=1steps
+  expect_run 0 env -u HOME -u XDG_CACHE_HOME "$hpctrain" t.yaml train.stop_after=2steps
+  expect_out '^ready .* cached\)'
+}
+
+test_a_cache_of_another_owner() {
+  write_run
+  [ "$(id -u)" = 0 ] || { echo "note  not root: no folder of another owner can be made" >&2; return 0; }
+  mkdir -p cache/hpctrain
+  chown 12345 cache/hpctrain
+  XDG_CACHE_HOME=$PWD/cache fails 3 2
+  expect_err '^error: .*cache/hpctrain: belongs to user 12345, you are user 0'
+  expect_err '^help: make it a folder of your own'
+  expect_equal "$(ls cache/hpctrain)" ''
+}
+
+# Root may write anywhere but on what is mounted read-only.
+test_a_folder_that_cannot_be_written() {
+  write_run
+  mkdir there
+  if [ "$(id -u)" = 0 ]; then
+    mount -t tmpfs -o ro none there 2> /dev/null || { echo "note  nothing can be mounted here" >&2; return 0; }
+  else
+    chmod a-w there
+  fi
+  local status=0
+  fails 3 2 $plain run.folder=there/run || status=1
+  [ "$(id -u)" != 0 ] || umount there
+  [ "$status" = 0 ]
+  expect_err '^help: give run.folder=PATH where this user can write'
+}
+
+test_a_working_folder_that_cannot_be_written() {
+  write_run
+  mkdir there
+  cp t.yaml data.bin there
+  if [ "$(id -u)" = 0 ]; then
+    mount --bind there there 2> /dev/null && mount -o remount,ro,bind there || { echo "note  nothing can be mounted here" >&2; return 0; }
+  else
+    chmod a-w there
+  fi
+  local status=0 out=$PWD
+  (cd there && mpi 2 "$hpctrain" t.yaml $plain run.folder="$out/run" > "$out/out" 2> "$out/err" < /dev/null) || status=$?
+  [ "$(id -u)" != 0 ] || umount there
+  expect_equal "$status" 0
+  expect_out '^done   10 of 10 steps'
+}
+
+test_a_disk_without_room_for_checkpoints() {
+  write_run
+  mkdir small
+  mount -t tmpfs -o size=1m none small 2> /dev/null || { echo "note  nothing can be mounted here" >&2; return 0; }
+  local status=0
+  fails 3 2 $plain run.folder=small/run checkpoint.every=1steps || status=1
+  umount small
+  [ "$status" = 0 ]
+  expect_err '^error: .*no room for checkpoints: 4 more of 383 kB need'
+}
+
+# mount_small: a file system of 3 MB at ./small, which is unmounted when the shell of this test ends.
+mount_small() {
+  mkdir small
+  mount -t tmpfs -o size=3m none small 2> /dev/null || { echo "note  nothing can be mounted here" >&2; return 1; }
+  trap 'umount -l "$PWD/small"' EXIT
+}
+
+# Some save finds the disk full, one after it has room again: the run goes on throughout, and the checkpoint before stays.
+test_a_disk_that_is_full_while_saving() {
+  write_run
+  mount_small || return 0
+  start $plain run.folder=small/run checkpoint.every=20steps checkpoint.keep=1
+  eventually grep -qs '^ckpt' out.job
+  dd if=/dev/zero of=small/fill bs=1M status=none 2> /dev/null || :
+  eventually grep -qs '^warn .*no checkpoint' err.job
+  grep -qE '^warn +[0-9]+  no checkpoint: .*No space left on device' err.job
+  ls small/run/checkpoints | grep -q '^step-........$'
+  rm small/fill
+  eventually saves_more_than "$(grep -c '^ckpt' out.job)"
+  touch small/run/STOP
+  wait $job
+}
+
+test_a_last_save_that_fails_is_an_error() {
+  write_run
+  mount_small || return 0
+  start $plain run.folder=small/run checkpoint.every=20steps checkpoint.keep=1
+  eventually grep -qs '^ckpt' out.job
+  touch small/run/STOP
+  dd if=/dev/zero of=small/fill bs=1M status=none 2> /dev/null || :
+  local status=0
+  wait $job || status=$?
+  expect_equal "$status" 3
+  expect_equal "$(grep -c '^error:' err.job)" 1
+  grep -q '^error: .*the last checkpoint of small/run could not be written' err.job
+  rm small/fill
+  train 1 $plain run.folder=small/run checkpoint.every=20steps checkpoint.keep=1 train.stop_after=1steps
+  expect_out '^resume   small/run/checkpoints/step-'
+}
+
+# --- other jobs, signals, death --------------------------------------------------------------------------------------------
+
+# start WORD…: two ranks in the background that have begun to train; their launcher's id in $job.  A run of many steps.
+start() {
+  sed -i 's/10 steps/1000000 steps/' t.yaml
+  rm -f out.job
+  timeout 120 mpirun --oversubscribe -np 2 "$hpctrain" t.yaml "$@" > out.job 2> err.job < /dev/null &
+  job=$!
+  eventually grep -qs '^step' out.job
+}
+saves_more_than() { [ "$(grep -c '^ckpt' out.job)" -gt "$1" ]; }
+a_save_goes_on() { ls b/checkpoints/*.tmp > /dev/null 2>&1; }
+
+ranks_of() { pgrep -P "$(pgrep -P "$1" mpirun || echo "$1")" -x hpctrain; }
+
+test_two_jobs_in_one_folder() {
+  write_run
+  start $plain
+  fails 2 2 $plain
+  expect_err '^error: run in use by process [0-9]+ \([^,]+, alive [0-9]+ s ago\)'
+  [ ! -e run/error.txt ]
+  touch run/STOP
+  wait $job
+  grep -q '^note  STOP found in the run folder$' out.job
+  grep -q '^next   the same command goes on at step' out.job
+  [ ! -e run/STOP ]
+}
+
+test_a_file_asks_for_a_save() {
+  write_run
+  start $plain
+  touch run/SAVE
+  eventually grep -qs '^ckpt' out.job
+  touch run/STOP
+  wait $job
+}
+
+test_signals_save_and_stop() {
+  write_run
+  local signal
+  for signal in USR1 TERM INT; do
+    start $plain
+    kill -$signal "$(ranks_of $job | tail -n 1)"
+    wait $job
+    grep -q '^ckpt' out.job
+    grep -q '^done ' out.job
+  done
+  expect_equal "$(grep -c '"type":"save"' run/metrics.jsonl)" 3
+}
+
+test_one_process_without_a_launcher_hears_ctrl_c() {
+  write_run
+  sed -i 's/10 steps/1000000 steps/' t.yaml
+  (trap - INT; exec timeout -s KILL 60 bash -c 'trap - INT; exec "$0" "$@"' "$hpctrain" t.yaml $plain > out 2> err) &
+  local job=$!
+  eventually grep -qs '^step' out
+  pkill -INT -P $job -x hpctrain
+  wait $job
+  expect_out '^done '
+}
+
+test_a_killed_rank_ends_the_job_and_the_run_goes_on() {
+  write_run
+  start $plain checkpoint.every=10steps
+  eventually grep -qs '^ckpt' out.job
+  kill -KILL "$(ranks_of $job | tail -n 1)"
+  local begin=$SECONDS status=0
+  wait $job || status=$?
+  [ "$status" != 0 ] && [ $((SECONDS - begin)) -le 30 ]
+  [ -e run/LOCK ]
+  train 2 $plain train.stop_after=1steps
+  expect_out '^resume   run/checkpoints/step-'
+  expect_out '^note  step [0-9]+ is done'
+}
+
+# Saves fill most of the time, so that most deaths fall into one; what comes after is as if nothing had been.
+test_death_in_a_save_changes_no_bits() {
+  write_run
+  start run.folder=a train.stop_after=200steps
+  wait $job
+  local i
+  for i in 1 2 3 4; do
+    start run.folder=b train.stop_after=200steps checkpoint.every=1steps
+    eventually a_save_goes_on
+    sleep 0.0$((RANDOM % 5))
+    kill -KILL $(ranks_of $job)
+    wait $job || :
+    ls b/checkpoints >> remains
+  done
+  train 2 run.folder=b train.stop_after=200steps
+  expect_same a b
+  grep -q tmp remains || echo "note  no death fell into a save" >&2
+}
+
+check_main "$@"

@@ -1,0 +1,66 @@
+# SPDX-License-Identifier: Apache-2.0
+# What the tests of training share: a tiny run, and ways to read what it left.  Sourced after test/check.sh.
+
+# One cache of compiled kernels for all tests of a program, so that each plan is compiled once.
+export XDG_CACHE_HOME=${TMPDIR:-/tmp}/check-cache.$$
+trap 'rm -rf "$XDG_CACHE_HOME"' EXIT
+
+# A run file of ten short steps on the bytes of a text; words are added to it on the command line.
+write_run() {
+  "$hpctrain" tokenize data.bin "$srcdir/LICENSE" > /dev/null
+  cat > t.yaml << 'END'
+hpctrain: 1
+run: {name: tiny, folder: run}
+model: {vocab_size: 256, hidden_size: 32, num_hidden_layers: 2, num_attention_heads: 4, num_key_value_heads: 2, intermediate_size: 48}
+data: {train: data.bin, tokenizer: bytes, val_fraction: 0.1}
+train: {seq_len: 16, duration: 10 steps, global_batch_size: 12 sequences, lr: 1e-2, schedule: cosine, warmup: 2 steps}
+eval: {tokens: 500 tokens}
+cpu: {threads: 1}
+END
+}
+
+# train N WORD…: N ranks of t.yaml; expects success, output in ./out and ./err.
+train() {
+  local n=$1
+  shift
+  expect_run 0 mpi "$n" timeout $((60 * slowdown)) "$hpctrain" t.yaml "$@"
+}
+
+# fails STATUS N WORD…: the same run must end with STATUS and say "error:" once.
+fails() {
+  local status=$1 n=$2
+  shift 2
+  expect_run "$status" mpi "$n" timeout $((60 * slowdown)) "$hpctrain" t.yaml "$@"
+  expect_equal "$(grep -c '^error:' err)" 1
+}
+
+# eventually COMMAND…: tries until it succeeds, for a minute.
+eventually() {
+  local end=$((SECONDS + 60 * slowdown))
+  until "$@"; do
+    [ $SECONDS -lt $end ] || { echo "not within a minute: $*" >&2; return 1; }
+    sleep 0.02
+  done
+}
+
+# numbers FOLDER: step, loss and gradient norm of each step, as they stand in metrics.jsonl.
+numbers() { sed -nE 's/^\{"type":"step","step":([0-9]+),.*"loss":([^,]+),"grad_norm":([^,]+),.*/\1 \2 \3/p' "$1/metrics.jsonl"; }
+
+# states FOLDER: the checksum of each tensor of the newest checkpoint.
+states() { tr -d ' \n' < "$(ls -d "$1"/checkpoints/step-???????? | tail -n 1)/manifest.json" | grep -oE '"/(model|optim|state)/[^{]*\{[^}]*\}'; }
+
+# expect_same A B: the same bits at every step and at the end.
+expect_same() {
+  expect_equal "$(numbers "$1")" "$(numbers "$2")"
+  expect_equal "$(states "$1")" "$(states "$2")"
+  [ -n "$(numbers "$1")" ] && [ -n "$(states "$1")" ]
+}
+
+# expect_close A B: as many steps, losses within 1e-5.  Sums run in another order, nothing else differs.
+expect_close() {
+  paste -d ' ' <(numbers "$1") <(numbers "$2") | awk -v what="$1 and $2" '
+    function off(a, b) { return a > b ? (a - b) / a : (b - a) / b }
+    NF != 6 || $1 != $4 { print what ": not the same steps"; bad = 1; exit }
+    !(off($2, $5) <= 1e-5) { print what " step " $1 ": loss " $2 ", " $5; bad = 1; exit }
+    END { exit bad || NR == 0 }' >&2
+}
