@@ -30,6 +30,7 @@ typedef struct BigImpl {
 
 /* What precedes generated code: big.h's text, vector types, exp/log.  Never freed. */
 const char *kernels_prelude(void);
+const char *kernels_prelude_cuda(void); /* the same of CUDA code; nothing else precedes that */
 
 /* Row number i of op, in the order of the fixed rule; NULL past the last. */
 const BigImpl *kernels_row(const char *op, int i);

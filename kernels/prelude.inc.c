@@ -16,6 +16,15 @@ int omp_get_max_threads(void);
 
 #define HPT_INLINE static inline __attribute__((always_inline, unused))
 
+#define HPT_INF __builtin_inff()
+#define HPT_NAN __builtin_nanf("")
+#define hpt_sqrt __builtin_sqrtf
+#define hpt_expm1 expm1f
+#define hpt_sin sinf
+#define hpt_cos cosf
+#define hpt_fma_once __builtin_fmaf
+#define hpt_finite(x) (__builtin_fabsf(x) < HPT_INF)
+
 /* a·b + c in one rounding where the CPU has it; where it has not, these functions are right with two roundings too. */
 HPT_INLINE float hpt_fma(float a, float b, float c) {
 #if defined(__FMA__) || defined(__AVX512F__) || defined(__aarch64__)

@@ -58,6 +58,8 @@ const char *kernels_prelude(void) {
   return prelude = text.at;
 }
 
+const char *kernels_prelude_cuda(void) { return text_prelude_cuda; }
+
 Operand operand_of(const BigView *view) {
   bool transposed = view->stride[1] != 1 && view->dim[1] != 1;
   int lead = transposed ? 1 : 0;

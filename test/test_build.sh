@@ -17,6 +17,20 @@ test_configure_names_the_missing_package() {
   expect_err 'yaml-0.1.*apt-get install libyaml-dev'
 }
 
+test_configure_misses_cuda_only_when_asked_for_it() {
+  expect_run 1 "$srcdir/configure" --quiet --with-cuda=/nonexistent
+  expect_err 'no CUDA 12.8 or newer with NVRTC in /nonexistent; give its folder with --with-cuda=DIR'
+  expect_run 0 "$srcdir/configure" --without-cuda
+}
+
+test_program_links_nothing_of_cuda() {
+  ldd "$builddir/hpctrain" > libraries
+  expect_run 1 grep -iE 'cuda|nvrtc|cublas|cudnn|nccl' libraries
+  [ -e "$builddir/hpctrain_cuda.so" ] || return 0
+  ldd "$builddir/hpctrain_cuda.so" > libraries
+  expect_run 1 grep 'libcuda[.]so' libraries
+}
+
 # Without Open MPI's and HDF5's own .pc files the wrappers mpicc and h5pcc tell the flags.
 test_configure_asks_the_wrapper_compilers() {
   local module

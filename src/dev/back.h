@@ -6,7 +6,10 @@
 #include <sys/types.h>
 
 #include "src/base/hash.h"
+#include "src/base/text.h"
 #include "src/dev/dev.h"
+
+typedef enum Copy { COPY_IN, COPY_OUT } Copy;
 
 typedef struct DevOps {
   const char *kind;
@@ -18,6 +21,13 @@ typedef struct DevOps {
   void (*load)(Dev *dev, DevModule *module, const void *image, size_t nbytes);
   void *(*symbol)(DevModule *module, const char *name); /* NULL: not there */
   void (*unload)(DevModule *module);
+  void (*copy)(Dev *dev, void *to, const void *from, size_t nbytes, Copy direction);
+  void (*launch)(Dev *dev, void *function, void *const *pointers, int n, const DevLaunch *launch);
+  void (*sync)(Dev *dev);
+  void (*event_open)(DevEvent *event);
+  void (*event_close)(DevEvent *event);
+  void (*event_record)(DevEvent *event);
+  double (*event_seconds)(const DevEvent *a, const DevEvent *b);
 } DevOps;
 
 /* A folder of compiled code that only its user can write. */
@@ -34,6 +44,8 @@ struct Dev {
   char describe[256];
   char *compiler; /* as given */
   Cache cache;
+  Text log;  /* of the last build */
+  void *own; /* the back end's */
 };
 
 struct DevModule {
@@ -42,7 +54,24 @@ struct DevModule {
   int fd; /* of the memory file behind handle; -1: none */
 };
 
+struct DevEvent {
+  Dev *dev;
+  void *handle;
+  double seconds; /* when it took place, on a cpu */
+};
+
 extern const DevOps dev_cpu, dev_null;
+
+/* The cuda back end is the one thing that the module hpctrain_cuda.so holds; its entry point tells who built it for what. */
+typedef struct CudaModule {
+  size_t sizes[3]; /* of Dev, DevOps, DevModule: other numbers, another build */
+  const DevOps *dev;
+} CudaModule;
+#define CUDA_MODULE_SIZES                                                                                                          \
+  { sizeof(Dev), sizeof(DevOps), sizeof(DevModule) }
+extern const CudaModule hpctrain_cuda;
+/* Loads the module, once; ends the job when there is none. */
+const DevOps *cuda_module_find(const char *file);
 
 /* Texts to one shared object; no cache. */
 bool compile_try(const char *compiler, const char *const *texts, int n, int threads, void **object, size_t *nbytes, Why *why);

@@ -12,6 +12,7 @@
 #include <unistd.h>
 
 #include "src/base/arena.h"
+#include "src/base/clock.h"
 #include "src/base/file.h"
 #include "src/base/text.h"
 #include "src/dev/back.h"
@@ -205,4 +206,43 @@ static void cpu_unload(DevModule *module) {
   if (module->fd >= 0) close(module->fd);
 }
 
-const DevOps dev_cpu = {"cpu", cpu_open, cpu_close, cpu_alloc, cpu_free, cpu_try_build, cpu_load, cpu_symbol, cpu_unload};
+/* --- running ------------------------------------------------------------------------------------------------------------ */
+
+static void cpu_copy(Dev *dev, void *to, const void *from, size_t nbytes, Copy direction) {
+  (void)dev, (void)direction;
+  if (nbytes) memcpy(to, from, nbytes);
+}
+
+static void cpu_launch(Dev *dev, void *function, void *const *pointers, int n, const DevLaunch *launch) {
+  (void)n, (void)launch;
+  union {
+    void *at;
+    void (*code)(void *const *p, int threads);
+  } f = {.at = function};
+  f.code(pointers, dev->threads);
+}
+
+static void cpu_sync(Dev *dev) { (void)dev; }
+
+static void cpu_event_keep(DevEvent *event) { (void)event; }
+
+static void cpu_event_record(DevEvent *event) { event->seconds = clock_seconds(); }
+
+static double cpu_event_seconds(const DevEvent *a, const DevEvent *b) { return b->seconds - a->seconds; }
+
+const DevOps dev_cpu = {.kind = "cpu",
+                        .open = cpu_open,
+                        .close = cpu_close,
+                        .alloc = cpu_alloc,
+                        .free = cpu_free,
+                        .try_build = cpu_try_build,
+                        .load = cpu_load,
+                        .symbol = cpu_symbol,
+                        .unload = cpu_unload,
+                        .copy = cpu_copy,
+                        .launch = cpu_launch,
+                        .sync = cpu_sync,
+                        .event_open = cpu_event_keep,
+                        .event_close = cpu_event_keep,
+                        .event_record = cpu_event_record,
+                        .event_seconds = cpu_event_seconds};

@@ -10,16 +10,18 @@
 
 static const DevOps *const backs[] = {&dev_cpu, &dev_null};
 
-static const DevOps *back_find(const char *kind) {
+static const DevOps *back_find(const DevOptions *options) {
+  const char *kind = options->kind;
+  if (!strcmp(kind, "cuda")) return cuda_module_find(options->module);
   for (size_t i = 0; i < sizeof backs / sizeof *backs; i++)
     if (!strcmp(backs[i]->kind, kind)) return backs[i];
-  fail(FAIL_INPUT, "no device of kind '%s' in this program\nhelp: cpu", kind);
+  fail(FAIL_INPUT, "no device of kind '%s' in this program\nhelp: cpu or cuda", kind);
 }
 
 Dev *dev_open(const DevOptions *options) {
   CHECK(options->threads >= 1);
   Dev *dev = xmalloc(sizeof *dev);
-  *dev = (Dev){.ops = back_find(options->kind), .threads = options->threads, .cache.fd = -1};
+  *dev = (Dev){.ops = back_find(options), .threads = options->threads, .cache.fd = -1};
   dev->ops->open(dev, options);
   return dev;
 }
@@ -28,6 +30,7 @@ void dev_close(Dev *dev) {
   if (!dev) return;
   CHECK(dev->allocated == 0);
   dev->ops->close(dev);
+  text_close(&dev->log);
   free(dev);
 }
 
@@ -58,6 +61,10 @@ void dev_free(Dev *dev, void *at, size_t nbytes) {
   dev->ops->free(dev, at, nbytes);
 }
 
+void dev_copy_in(Dev *dev, void *to, const void *from, size_t nbytes) { dev->ops->copy(dev, to, from, nbytes, COPY_IN); }
+
+void dev_copy_out(Dev *dev, void *to, const void *from, size_t nbytes) { dev->ops->copy(dev, to, from, nbytes, COPY_OUT); }
+
 size_t dev_allocated(const Dev *dev) { return dev->allocated; }
 
 size_t dev_allocated_peak(const Dev *dev) { return dev->peak; }
@@ -67,6 +74,8 @@ bool dev_try_build(Dev *dev, const char *const *texts, int n, void **image, size
   if (hit) *hit = found;
   return built;
 }
+
+const char *dev_build_log(const Dev *dev) { return dev->log.at ? dev->log.at : ""; }
 
 DevModule *dev_load(Dev *dev, const void *image, size_t nbytes) {
   DevModule *module = xmalloc(sizeof *module);
@@ -88,3 +97,26 @@ void dev_unload(DevModule *module) {
   module->ops->unload(module);
   free(module);
 }
+
+void dev_launch(Dev *dev, void *function, void *const *pointers, int n, const DevLaunch *launch) {
+  dev->ops->launch(dev, function, pointers, n, launch);
+}
+
+void dev_sync(Dev *dev) { dev->ops->sync(dev); }
+
+DevEvent *dev_event_open(Dev *dev) {
+  DevEvent *event = xmalloc(sizeof *event);
+  *event = (DevEvent){.dev = dev};
+  dev->ops->event_open(event);
+  return event;
+}
+
+void dev_event_close(DevEvent *event) {
+  if (!event) return;
+  event->dev->ops->event_close(event);
+  free(event);
+}
+
+void dev_event_record(DevEvent *event) { event->dev->ops->event_record(event); }
+
+double dev_event_seconds(const DevEvent *a, const DevEvent *b) { return b->dev->ops->event_seconds(a, b); }

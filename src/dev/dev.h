@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* One device as the rest of the program sees it: memory, copies, and code built from text.  A back end is a table of
- * functions (DevOps); today cpu and null.  The CUDA one will come out of a module loaded at run time. */
+ * functions (DevOps): cpu, null, and cuda, which comes out of a module that is loaded when it is asked for. */
 #ifndef DEV_DEV_H
 #define DEV_DEV_H
 
@@ -12,13 +12,17 @@
 
 typedef struct Dev Dev;
 typedef struct DevModule DevModule;
+typedef struct DevEvent DevEvent;
 
 typedef struct DevOptions {
-  const char *kind;     /* "cpu", "null" (allocates nothing, runs nothing: for plans) */
-  const char *compiler; /* "cc", or a path; "none": dev_build fails with the remedy */
+  const char *kind;     /* "cpu", "cuda", "null" (allocates nothing, runs nothing: for plans) */
+  const char *compiler; /* cpu: "cc", or a path; "none": dev_build fails with the remedy */
   const char *cache;    /* folder of compiled code; NULL: $XDG_CACHE_HOME/hpctrain, then ~/.cache/hpctrain, then fallback */
   const char *fallback; /* the run folder, for when HOME is unset; may be NULL: then no cache */
   int threads;          /* of this rank, >= 1 */
+  int gpu;              /* cuda: which of the GPUs that this process sees */
+  const char *arch;     /* cuda: "sm_90a": builds for such a GPU and needs none, and can do nothing else; NULL: the GPU's own */
+  const char *module;   /* cuda: file of the module; NULL: beside the program, or where it is installed */
 } DevOptions;
 
 Dev *dev_open(const DevOptions *options);
@@ -32,6 +36,8 @@ void dev_parallel(const Dev *dev, int64_t n, void (*body)(void *self, int64_t i)
 const char *dev_cache_note(const Dev *dev);
 const char *dev_cache_folder(const Dev *dev); /* only the user can write there; NULL: none */
 
+/* --- memory -------------------------------------------------------------------------------------------------------------- */
+
 /* Zeroed memory aligned to 64 bytes (huge pages where the system has them).  Ends the job, with the sizes, when there is
  * none. */
 void *dev_alloc(Dev *dev, size_t nbytes, const char *what);
@@ -39,14 +45,40 @@ void dev_free(Dev *dev, void *at, size_t nbytes);
 size_t dev_allocated(const Dev *dev);      /* bytes now */
 size_t dev_allocated_peak(const Dev *dev); /* the most at any time */
 
+/* Copies take place in the order of launches.  in: from may be reused at once.  out: done when it returns. */
+void dev_copy_in(Dev *dev, void *to, const void *from, size_t nbytes);
+void dev_copy_out(Dev *dev, void *to, const void *from, size_t nbytes);
+
+/* --- code ---------------------------------------------------------------------------------------------------------------- */
+
 /* Builds n translation units into one loadable image (malloc'd), in parallel on this rank's threads.  Found in the cache by
  * content when the same texts were built before by the same compiler for the same kind of CPU.  Host only: another rank may
  * load the image.  hit: whether the cache had it; may be NULL. */
 bool dev_try_build(Dev *dev, const char *const *texts, int n, void **image, size_t *nbytes, bool *hit, Why *why);
 
+/* The compilers' words in the last build that found nothing in the cache: on cuda, registers and spills of every kernel. */
+const char *dev_build_log(const Dev *dev);
+
 /* Loads an image of dev_try_build; the bytes may be freed after.  Ends the job when they are foreign or damaged. */
 DevModule *dev_load(Dev *dev, const void *image, size_t nbytes);
 void *dev_symbol(DevModule *module, const char *name); /* CHECKs that it is there */
 void dev_unload(DevModule *module);
+
+/* --- running ------------------------------------------------------------------------------------------------------------- */
+
+typedef struct DevLaunch {
+  unsigned grid[3], block[3];
+  size_t shared; /* bytes of a block, beside what the code declares */
+} DevLaunch;
+
+/* Starts a function of a module on n addresses; launches follow one another.  A cpu has no use for `launch` (which may be NULL
+ * there) and calls function(pointers, dev_threads). */
+void dev_launch(Dev *dev, void *function, void *const *pointers, int n, const DevLaunch *launch);
+void dev_sync(Dev *dev); /* until all that was started has ended; ends the job when something failed */
+
+DevEvent *dev_event_open(Dev *dev);
+void dev_event_close(DevEvent *event);
+void dev_event_record(DevEvent *event);                         /* takes place behind what was started before */
+double dev_event_seconds(const DevEvent *a, const DevEvent *b); /* from a to b, once b has taken place */
 
 #endif

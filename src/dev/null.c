@@ -51,4 +51,34 @@ static void *null_symbol(DevModule *module, const char *name) {
 
 static void null_unload(DevModule *module) { (void)module; }
 
-const DevOps dev_null = {"null", null_open, null_close, null_alloc, null_free, null_try_build, null_load, null_symbol, null_unload};
+static void null_copy(Dev *dev, void *to, const void *from, size_t nbytes, Copy direction) {
+  (void)dev, (void)to, (void)from, (void)nbytes, (void)direction;
+}
+
+static void null_launch(Dev *dev, void *function, void *const *pointers, int n, const DevLaunch *launch) {
+  (void)dev, (void)function, (void)pointers, (void)n, (void)launch;
+}
+
+static void null_event(DevEvent *event) { (void)event; }
+
+static double null_event_seconds(const DevEvent *a, const DevEvent *b) {
+  (void)a, (void)b;
+  return 0;
+}
+
+const DevOps dev_null = {.kind = "null",
+                         .open = null_open,
+                         .close = null_close,
+                         .alloc = null_alloc,
+                         .free = null_free,
+                         .try_build = null_try_build,
+                         .load = null_load,
+                         .symbol = null_symbol,
+                         .unload = null_unload,
+                         .copy = null_copy,
+                         .launch = null_launch,
+                         .sync = null_close,
+                         .event_open = null_event,
+                         .event_close = null_event,
+                         .event_record = null_event,
+                         .event_seconds = null_event_seconds};

@@ -10,4 +10,15 @@
  * after kernels_prelude. */
 void gen_c(const Kernel *kernel, const char *symbol, Text *text);
 
+/* How a CUDA kernel is to be launched: in blocks of so many threads. */
+typedef struct GenLaunch {
+  int64_t blocks;
+  int threads;
+} GenLaunch;
+
+/* Appends `extern "C" __global__ void SYMBOL(inputs' addresses…, outputs' addresses…)`, on the same terms; to be compiled by
+ * NVRTC after kernels_prelude_cuda.  aligned: a bit an argument, inputs first: its address is a multiple of 16.  The bits of
+ * the results depend on the kernel alone, not on aligned. */
+GenLaunch gen_cuda(const Kernel *kernel, const char *symbol, uint64_t aligned, Text *text);
+
 #endif

@@ -2,11 +2,10 @@
 #include "src/gen/loops.h"
 
 enum {
-  PIECE = 16384,        /* columns: enough to make the loop around them free */
-  NARROW = 32,          /* columns beyond this many make an axis no better as the inner one */
-  SHORT = 256,          /* columns of rows that may be gone over side by side */
-  KEPT_BYTES = 1 << 18, /* of a thread's row buffers: a good part of a core's own cache */
-  SWEEPS = 64           /* bits of a mask */
+  PIECE = 16384, /* columns: enough to make the loop around them free */
+  NARROW = 32,   /* columns beyond this many make an axis no better as the inner one */
+  SHORT = 256,   /* columns of rows that may be gone over side by side */
+  SWEEPS = 64    /* bits of a mask */
 };
 
 /* --- levels ------------------------------------------------------------------------------------------------------------- */
@@ -86,15 +85,17 @@ static int sweeps_count(const Kernel *k, const Loops *l) {
 typedef struct Needs {
   const Kernel *kernel;
   Loops *loops;
+  const LoopsKeep *keep;
   size_t kept; /* bytes */
 } Needs;
 
 static bool try_keep(Needs *n, int v) {
   const LoopValue *x = &n->loops->value[v];
-  if (!x->computed || !is_expensive(&n->kernel->values[v])) return false;
+  const KernelValue *value = &n->kernel->values[v];
+  if (!x->computed || !(is_expensive(value) || (n->keep->inputs && value->kop == K_INPUT))) return false;
   if (x->read) return true;
-  size_t nbytes = dtype_size(n->kernel->values[v].dtype) * (size_t)n->loops->columns;
-  if (nbytes > KEPT_BYTES - n->kept) return false;
+  size_t nbytes = dtype_size(value->dtype) * (size_t)n->loops->columns;
+  if (nbytes > n->keep->nbytes - n->kept) return false;
   n->kept += nbytes;
   return true;
 }
@@ -112,8 +113,8 @@ static void need_value(Needs *n, int v, int sweep) {
   for (int i = 0; i < n->kernel->values[v].nin; i++) need_value(n, n->kernel->values[v].in[i], sweep);
 }
 
-static void plan_sweeps(const Kernel *k, Loops *l) {
-  Needs needs = {k, l, 0};
+static void plan_sweeps(const Kernel *k, Loops *l, const LoopsKeep *keep) {
+  Needs needs = {k, l, keep, 0};
   l->nsweeps = sweeps_count(k, l);
   for (int s = 0; s < l->nsweeps; s++) {
     for (int v = 0; v < k->nvalues; v++)
@@ -268,7 +269,7 @@ static void plan_units(const Kernel *k, Loops *l) {
   l->unit_rows = (l->rows + k->blocks - 1) / k->blocks;
 }
 
-Loops *loops_make(Arena *arena, const Kernel *k) {
+Loops *loops_make(Arena *arena, const Kernel *k, const LoopsKeep *keep) {
   CHECK(k->domain.rank >= 1 && shape_size(&k->domain) > 0);
   Loops *l = arena_new(arena, Loops);
   l->stride = arena_alloc(arena, sizeof *l->stride * (size_t)(k->ninputs + k->noutputs));
@@ -277,7 +278,7 @@ Loops *loops_make(Arena *arena, const Kernel *k) {
   plan_axes(k, l);
   mark_used(k, l);
   for (int v = 0; v < k->nvalues; v++) place_value(k, l, v);
-  plan_sweeps(k, l);
+  plan_sweeps(k, l, keep);
   l->across = is_across(k, l);
   plan_units(k, l);
   return l;

@@ -4,7 +4,7 @@
  * A row is gone over in sweeps.  Sweep k computes what the k-th layer of row reductions needs; ROW values that follow from
  * it are known before sweep k + 1.  All FULL outputs are written in the last sweep and ROW outputs after it, so that an
  * output may lie over an input read at the same index.  A FULL value that several sweeps need is computed in each of them,
- * unless it is expensive and a row of it fits a buffer near the core: then it is kept from its first sweep. */
+ * unless it is expensive and the target can keep a row of it: then it is kept from its first sweep. */
 #ifndef GEN_LOOPS_H
 #define GEN_LOOPS_H
 
@@ -15,7 +15,7 @@ typedef struct LoopValue {
   Level level;       /* by the strides, not as declared: what does not change along the columns is a ROW or CONST value */
   int sweep;         /* ROW: how many sweeps must be over; FULL: the first sweep that could compute it */
   uint64_t computed; /* FULL: the sweeps that compute it, a bit each */
-  uint64_t read;     /* FULL: the sweeps that read it from its row buffer, which the first sweep to compute it fills */
+  uint64_t read;     /* FULL: the sweeps that find it kept by the first sweep that computed it */
 } LoopValue;
 
 typedef struct Loops {
@@ -37,7 +37,13 @@ typedef struct Loops {
   LoopValue *value; /* of each kernel value */
 } Loops;
 
-Loops *loops_make(Arena *arena, const Kernel *kernel);
+/* What of a row a target may keep from one sweep to the next. */
+typedef struct LoopsKeep {
+  size_t nbytes; /* of all values kept */
+  bool inputs;   /* inputs too, where reading memory again costs more than keeping them */
+} LoopsKeep;
+
+Loops *loops_make(Arena *arena, const Kernel *kernel, const LoopsKeep *keep);
 
 /* When an output is written. */
 typedef enum Write {

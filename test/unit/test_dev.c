@@ -330,6 +330,40 @@ TEST(the_cache_stays_small) {
   dev_close(dev);
 }
 
+TEST(launches_and_copies_follow_one_another_and_events_tell_time) {
+  static const char text[] = "void twice(void *const *p, int threads) { int *x = p[0]; *x = 2 * *x + threads; }\n";
+  Dev *dev = dev_make("cc", path_in("cache"), 3);
+  void *image;
+  size_t nbytes;
+  EXPECT(dev_try_build(dev, (const char *[]){text}, 1, &image, &nbytes, NULL, NULL));
+  DevModule *module = dev_load(dev, image, nbytes);
+  free(image);
+  int *x = dev_alloc(dev, sizeof *x, "x"), in = 5, out = 0;
+  DevEvent *from = dev_event_open(dev), *to = dev_event_open(dev);
+  dev_event_record(from);
+  dev_copy_in(dev, x, &in, sizeof in);
+  dev_launch(dev, dev_symbol(module, "twice"), (void *[]){x}, 1, NULL);
+  dev_launch(dev, dev_symbol(module, "twice"), (void *[]){x}, 1, NULL);
+  dev_copy_out(dev, &out, x, sizeof out);
+  dev_event_record(to);
+  dev_sync(dev);
+  EXPECT(out == 2 * (2 * 5 + 3) + 3);
+  EXPECT(dev_event_seconds(from, to) > 0 && dev_event_seconds(from, from) == 0);
+  dev_event_close(from);
+  dev_event_close(to);
+  dev_free(dev, x, sizeof *x);
+  dev_unload(module);
+  dev_close(dev);
+}
+
+TEST(a_cuda_module_that_is_not_there_says_what_to_do) {
+  EXPECT_FAIL(FAIL_MACHINE, "/none/hpctrain_cuda.so: not there\nhelp: where it is not there, build it: configure --with-cuda=DIR",
+              { dev_open(&(DevOptions){.kind = "cuda", .threads = 1, .module = "/none/hpctrain_cuda.so"}); });
+  EXPECT_FAIL(FAIL_MACHINE, "/proc/self/exe: cannot dynamically load",
+              { dev_open(&(DevOptions){.kind = "cuda", .threads = 1, .module = "/proc/self/exe"}); });
+  EXPECT_FAIL(FAIL_INPUT, "no device of kind 'abacus'", { dev_open(&(DevOptions){.kind = "abacus", .threads = 1}); });
+}
+
 TEST(the_null_device_holds_nothing) {
   Dev *dev = dev_open(&(DevOptions){.kind = "null", .threads = 1});
   void *at = dev_alloc(dev, (size_t)1 << 40, "a tebibyte");

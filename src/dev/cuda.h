@@ -1,0 +1,38 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* What the cuda back end is made of.  Private to src/dev/cuda*.c, which are a module of their own. */
+#ifndef DEV_CUDA_H
+#define DEV_CUDA_H
+
+#include <cuda_runtime_api.h>
+
+#include "src/dev/back.h"
+
+enum { STAGES = 2, STAGE_BYTES = 8 << 20, ARCH_MOST = 16 };
+
+/* Pinned host memory through which pageable memory is copied, a piece while the other is on its way. */
+typedef struct Stage {
+  void *at;
+  cudaEvent_t free; /* the copy that used it last is over */
+} Stage;
+
+typedef struct Cuda {
+  bool card; /* false: no GPU, builds only */
+  int gpu;
+  char name[256], arch[ARCH_MOST];
+  cudaStream_t stream;
+  Stage stages[STAGES];
+} Cuda;
+
+/* Every call of the runtime goes through this. */
+#define CUDA(e) cuda_check((e), #e)
+void cuda_check(cudaError_t error, const char *call);
+
+/* cuda_build.c: images.  After the head come the cubins. */
+typedef struct CubinHead {
+  char magic[8], arch[ARCH_MOST];
+  uint64_t n, sizes[64];
+} CubinHead;
+bool cuda_try_build(Dev *dev, const char *const *texts, int n, void **image, size_t *nbytes, bool *hit, Why *why);
+extern const char cubin_magic[8];
+
+#endif

@@ -1,0 +1,98 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* Generated CUDA code, as far as it goes without a GPU: NVRTC takes it for every architecture that a run may meet, and no
+ * kernel's registers overflow into memory. */
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "src/train/setup.h"
+#include "test/check.h"
+#include "test/unit/cuda_kernels.h"
+#include "test/unit/random_kernel.h"
+
+static const char *const archs[] = {"sm_80", "sm_90a", "sm_100a"};
+enum { ARCHS = sizeof archs / sizeof *archs, RANDOM_KERNELS = 60 };
+
+/* The first kernel of ptxas' log with "N bytes spill stores", N not 0; "" when there is none. */
+static const char *spilling(const char *log) {
+  static char line[1024];
+  for (const char *at = log; (at = strstr(at, " bytes spill stores")); at++) {
+    const char *number = at;
+    while (number > log && number[-1] >= '0' && number[-1] <= '9') number--;
+    if (strtol(number, NULL, 10) == 0) continue;
+    const char *from = number;
+    for (int lines = 0; from > log && lines < 2; lines += *--from == '\n') continue;
+    snprintf(line, sizeof line, "%.*s", (int)(number - from) + 100, from);
+    return line;
+  }
+  return "";
+}
+
+static void expect_compiled(const CudaKernels *kernels, Dev *dev) {
+  void *image;
+  size_t nbytes;
+  Why why = {""};
+  if (!cuda_kernels_try_build(kernels, dev, 1, &image, &nbytes, &why)) check_failed(__FILE__, __LINE__, "%s", why.text);
+  free(image);
+  int told = 0;
+  for (const char *at = dev_build_log(dev); (at = strstr(at, "Compiling entry function")); at++) told++;
+  EXPECT(told == kernels->texts.n);
+  const char *words = spilling(dev_build_log(dev)), *name = strstr(words, " for k");
+  if (name) fprintf(stderr, "%s", kernels->texts.at[atoi(name + 6)]);
+  EXPECT_TEXT(words, "");
+}
+
+static void add_programs(CudaKernels *kernels, const EngineOptions *o, int programs) {
+  Arena *arena = arena_open();
+  Comm *comm = comm_self();
+  Dev *dev = dev_open(&(DevOptions){.kind = "null", .threads = 1});
+  Engine *engine = engine_open(arena, dev, comm, setup_mesh(comm), o);
+  for (int i = 0; i < programs; i++) {
+    const Program *p = job_program(engine_job(engine), i);
+    for (int s = 0; s < p->nsteps; s++)
+      if (p->steps[s].kind == STEP_KERNEL) cuda_kernels_add(kernels, p->steps[s].kernel, cuda_aligned(&p->steps[s]));
+  }
+  engine_close(engine);
+  dev_close(dev);
+  arena_close(arena);
+}
+
+/* All programs that there are, of a step of three micro-steps. */
+static void add_preset(CudaKernels *kernels, const char *preset, int64_t positions) {
+  EngineOptions o = {.sequences = 2, .positions = positions, .passes = 3, .nominal_tokens = 1000};
+  EXPECT(model_preset(preset, &o.model));
+  o.adam = (AdamW){0.9, 0.95, 1e-8, 0.1};
+  o.clip = 1;
+  o.choices = (Choices){.units_alive = 2, .threads = 1, .matmul = "auto"};
+  o.train = o.eval = true;
+  add_programs(kernels, &o, 5);
+  o.train = o.eval = false;
+  o.generate = true;
+  o.sequences = 1;
+  add_programs(kernels, &o, 1);
+}
+
+TEST(kernels_of_presets_compile_for_all_architectures_without_spills) {
+  CudaKernels *kernels = cuda_kernels_open();
+  add_preset(kernels, "llama-5m", 256);
+  add_preset(kernels, "llama2-7b", 4096);
+  for (int a = 0; a < ARCHS; a++) {
+    Dev *dev = cuda_device_try(archs[a], 1);
+    if (!dev) break;
+    expect_compiled(kernels, dev);
+    dev_close(dev);
+  }
+  cuda_kernels_close(kernels);
+}
+
+TEST(random_kernels_compile_without_spills) {
+  Dev *dev = cuda_device_try("sm_90a", 1);
+  if (!dev) return;
+  CudaKernels *kernels = cuda_kernels_open();
+  Arena *arena = arena_open();
+  for (uint64_t i = 0; i < RANDOM_KERNELS; i++) cuda_kernels_add(kernels, kernel_random(arena, i)->kernel, i * 0x9e3779b97f4a7c15);
+  expect_compiled(kernels, dev);
+  arena_close(arena);
+  cuda_kernels_close(kernels);
+  dev_close(dev);
+}
