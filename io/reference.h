@@ -16,7 +16,8 @@ void reference_read(const Reference *ref, const char *name, float *out, int64_t 
 /* A matrix of ids, in the arena, and its extents. */
 int64_t *reference_read_ids(const Reference *ref, const char *name, int64_t *rows, int64_t *columns);
 
-/* Own values under the reference's names, so that what is dumped can be a reference.  NULL as a dump is fine: nothing is written. */
+/* Own values under the reference's names, so that what is dumped can be a reference.  NULL as a dump is fine: nothing is written.
+ */
 typedef struct ReferenceDump ReferenceDump;
 ReferenceDump *reference_dump_open(Arena *arena, const char *path);
 void reference_dump(ReferenceDump *dump, const char *name, int rank, const int64_t *shape, const float *values); /* copied */

@@ -102,6 +102,7 @@ typedef struct Config {
   struct {
     const char *compiler; /* "none" chooses the interpreter */
     int matmul;
+    bool fuse;
     int64_t threads; /* a rank; 0: its share of the cores */
   } cpu;
   struct {
@@ -113,7 +114,7 @@ typedef struct Config {
 
   bool demo;             /* no run file: the built-in demo */
   const char *demo_data; /* where demo_text is to be written as a token file; NULL: nowhere */
-  const char *file; /* the run file's name as given, or NULL */
+  const char *file;      /* the run file's name as given, or NULL */
   struct ConfigOrigin *origin;
 } Config;
 

@@ -177,6 +177,7 @@ const Key keys[] = {
     {KEY(cpu, compiler, KEY_TEXT), .fallback = "cc", .example = "gcc-12", .help = "C compiler; none: the interpreter, slow"},
     {KEY(cpu, matmul, KEY_CHOICE), .fallback = "auto", .choices = LIST("auto", "onednn", "cblas", "own"),
      .help = "who multiplies matrices"},
+    {KEY(cpu, fuse, KEY_BOOL), .fallback = "true", .help = "false: every node a kernel of its own, to find faults"},
     {KEY(cpu, threads, KEY_INT), .fallback = "auto", .word = "auto", .min = 1, .max = 4096,
      .help = "a rank; auto: its share of the cores", .elsewhere = "omp_num_threads, num_threads"},
 

@@ -97,6 +97,7 @@ EngineOptions setup_options(const Config *c, const ModelConfig *model, int threa
       .choices = {.recompute_block = c->memory.recompute == RECOMPUTE_BLOCK,
                   .whole = c->parallel.accumulate == ACCUMULATE_WHOLE,
                   .units_alive = (int)c->parallel.units_alive,
+                  .unfused = !c->cpu.fuse,
                   .matmul = matmul_rows[c->cpu.matmul],
                   .threads = threads},
       .interpreted = !strcmp(c->cpu.compiler, "none"),
