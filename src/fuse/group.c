@@ -25,6 +25,7 @@ typedef struct Grouper {
   VEC(Group) groups;
   VEC(int) * members; /* by group */
   int *stamp, now;    /* by node: visited in search `now` */
+  int *top;           /* by node: the last member of any kernel with a member before and one behind it; else itself */
 } Grouper;
 
 bool is_fusable(const Node *node) {
@@ -80,6 +81,12 @@ static bool domains_agree(const Shape *a, const Shape *b) {
 
 static bool reaches(Grouper *r, int node, int target);
 
+/* The last node that what is at or before a node may need: a kernel runs all its members at once. */
+static int highest(const Grouper *r, int node) {
+  while (r->top[node] > node) node = r->top[node];
+  return node;
+}
+
 /* Whether something that must run before node does. */
 static bool needs(Grouper *r, int node, int target) {
   const Node *x = graph_node(r->g, node);
@@ -95,8 +102,7 @@ static bool reaches(Grouper *r, int node, int target) {
   if (r->stamp[node] == r->now) return false;
   int mine = r->group[node] >= 0 ? find(r, r->group[node]) : -1;
   if (mine == target) return true;
-  int last = mine >= 0 ? r->groups.at[mine].last : node; /* what runs with it */
-  if (last < r->groups.at[target].first) return false;
+  if (highest(r, node) < r->groups.at[target].first) return false;
   r->stamp[node] = r->now;
   if (mine < 0) return needs(r, node, target);
   for (int m = 0; m < r->members[mine].n; m++) r->stamp[r->members[mine].at[m]] = r->now;
@@ -143,6 +149,8 @@ static int join(Grouper *r, int a, int b) {
   if (y->first < x->first) x->first = y->first;
   if (y->last > x->last) x->last = y->last;
   x->count += y->count;
+  for (int i = x->first; i < x->last; i++)
+    if (r->top[i] < x->last) r->top[i] = x->last;
   if (columns(&y->domain) > columns(&x->domain)) x->domain = y->domain;
   for (int m = 0; m < r->members[b].n; m++) vec_push(r->arena, &r->members[a], r->members[b].at[m]);
   return a;
@@ -195,6 +203,8 @@ Grouping fuse_group(const Graph *g, Arena *arena, const Target *targets, Hazard 
   Grouper r = {
       .g = g, .arena = arena, .hazards = hazards, .group = arena_array(arena, int, n), .stamp = arena_array(arena, int, n)};
   memset(r.group, -1, sizeof *r.group * (size_t)n);
+  r.top = arena_array(arena, int, n);
+  for (int i = 0; i < n; i++) r.top[i] = i;
   r.members = (void *)arena_alloc(arena, sizeof *r.members * (size_t)n);
   for (int i = 0; i < n; i++) {
     const Node *x = graph_node(g, i);

@@ -173,6 +173,8 @@ static void wait_for(Lower *l, int node) {
 
 static void emit(Lower *l, int node) {
   const Node *x = graph_node(l->g, node);
+  int kernel = l->grouping->group[node];
+  CHECK(kernel < 0 || l->group_state[kernel] != GROUP_EMITTING); /* else a kernel needs itself */
   if (l->emitted[node]) return;
   l->emitted[node] = true;
   OpKind kind = op_table[x->op].kind;
@@ -180,13 +182,11 @@ static void emit(Lower *l, int node) {
     lower_require(l, x->in[0]);
     lower_readers(l, node, -1);
     emit(l, x->in[1]);
-  } else if (l->grouping->group[node] >= 0) {
-    int group = l->grouping->group[node];
-    if (l->group_state[group] == GROUP_EMITTED) return;
-    CHECK(l->group_state[group] == GROUP_WAITING); /* else a kernel needs itself */
-    l->group_state[group] = GROUP_EMITTING;
-    lower_kernel(l, group);
-    l->group_state[group] = GROUP_EMITTED;
+  } else if (kernel >= 0) {
+    if (l->group_state[kernel] == GROUP_EMITTED) return;
+    l->group_state[kernel] = GROUP_EMITTING;
+    lower_kernel(l, kernel);
+    l->group_state[kernel] = GROUP_EMITTED;
   } else if (kind == KIND_BIG) {
     emit_big(l, node);
   } else if (kind == KIND_COLLECTIVE) {

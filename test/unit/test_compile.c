@@ -42,7 +42,7 @@ static void expect_random_right(int first, int n, RandomSpec spec) {
   device_cases_close(cases);
 }
 
-/* More of them: HPCTRAIN_TEST_SEED=1000 test/unit/test_compile. */
+/* Others: HPCTRAIN_TEST_SEED=1000 test/unit/test_compile. */
 static int first_seed(void) {
   const char *seed = getenv("HPCTRAIN_TEST_SEED");
   return seed ? atoi(seed) : 0;
