@@ -10,5 +10,6 @@ extern const char text_matmul[];
 extern const char text_attention[];
 extern const char text_attention_grad[];
 extern const char text_attention_tiles[];
+extern const char text_plain[]; /* CUDA C */
 
 #endif

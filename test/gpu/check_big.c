@@ -1,0 +1,267 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* Big ops on a GPU: each row against the plain one, the same bits in every run where a row promises that, and the same in a
+ * replayed CUDA graph.  A row that does not apply is passed over with its reason. */
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "kernels/cuda/rows.h"
+#include "test/check.h"
+#include "test/gpu/attention_case.h"
+
+static const double TOLERANCE = 1e-2;
+
+/* Every output of the call holds NaN. */
+static void poison(const BigView *whole) {
+  for (const BigView *v = whole; v->rank; v++) judge_poison(v);
+}
+
+/* The bits of a call's outputs after one more run. */
+static uint64_t bits_after(JudgeRun *run, const BigCall *call, const BigView *whole) {
+  uint64_t bits = 0;
+  poison(whole);
+  judge_run(run, call);
+  for (int i = 0; i < BIG_OUT && call->out[i].rank; i++) bits = bits * 31 + judge_bits(&call->out[i]);
+  return bits;
+}
+
+/* The same from a captured graph. */
+static uint64_t bits_replayed(JudgeRun *run, const BigCall *call, const BigView *whole) {
+  cudaGraph_t graph;
+  cudaGraphExec_t exec;
+  uint64_t bits = 0;
+  GPU_MUST(cudaStreamBeginCapture(judge_stream, cudaStreamCaptureModeThreadLocal));
+  judge_run(run, call);
+  GPU_MUST(cudaStreamEndCapture(judge_stream, &graph));
+  GPU_MUST(cudaGraphInstantiate(&exec, graph, 0));
+  for (int replay = 0; replay < 2; replay++) {
+    poison(whole);
+    GPU_MUST(cudaGraphLaunch(exec, judge_stream));
+  }
+  for (int i = 0; i < BIG_OUT && call->out[i].rank; i++) bits = bits * 31 + judge_bits(&call->out[i]);
+  GPU_MUST(cudaGraphExecDestroy(exec));
+  GPU_MUST(cudaGraphDestroy(graph));
+  return bits;
+}
+
+/* A deterministic row's runs, plain and replayed, give the same bits. */
+static void expect_same_bits(JudgeRun *run, const BigCall *call, const BigView *whole, int runs) {
+  uint64_t first = bits_after(run, call, whole);
+  if (run->row->deterministic) {
+    for (int i = 1; i < runs; i++) EXPECT(bits_after(run, call, whole) == first);
+    EXPECT(bits_replayed(run, call, whole) == first);
+  } else { /* told, not judged */
+    int others = 0;
+    for (int i = 1; i < runs; i++) others += bits_after(run, call, whole) != first;
+    printf("  %s %s: other bits in %d of %d further runs\n", run->row->op, run->row->name, others, runs - 1);
+    bits_replayed(run, call, whole);
+  }
+}
+
+static const char *describe(AttentionCase c) {
+  static char text[120];
+  snprintf(text, sizeof text, "B%lld S%lld H%lld kv%lld D%lld window %lld segment %d %s", (long long)c.B, (long long)c.S,
+           (long long)c.H, (long long)c.G, (long long)c.D, (long long)c.window, c.segment, c.type == BIG_BF16 ? "bf16" : "f16");
+  return text;
+}
+
+/* Runs the call's row and compares its outputs with the right ones. */
+static void compare(const char *op, const GpuImpl *row, AttentionCase c, const BigCall *call, const BigView *whole,
+                    const BigView right[BIG_OUT], int runs) {
+  double error[BIG_OUT] = {0};
+  JudgeRun run = judge_prepare(row, call);
+  if (!run.plan) {
+    printf("  %s %s, %s: does not apply: %s\n", op, row->name, describe(c), run.why.text);
+    return;
+  }
+  poison(whole);
+  judge_run(&run, call);
+  for (int i = 0; i < BIG_OUT && call->out[i].rank; i++) error[i] = judge_error(&call->out[i], &right[i]);
+  printf("  %s %s, %s: %.1e %.1e %.1e, workspace %zu\n", op, row->name, describe(c), error[0], error[1], error[2], run.nbytes);
+  fflush(stdout);
+  for (int i = 0; i < BIG_OUT; i++) EXPECT(error[i] <= TOLERANCE);
+  expect_same_bits(&run, call, whole, runs);
+  judge_release(&run);
+}
+
+static void check_attention(AttentionCase c, int runs) {
+  AttentionCalls calls = attention_calls(c);
+  BigView o = calls.o, lse = calls.lse, right[BIG_OUT] = {0}, outs[3] = {calls.o, calls.lse}, douts[2] = {calls.dqkv};
+  const GpuImpl *row;
+  JudgeRun plain = judge_prepare(judge_row("attention", "plain"), &calls.forward);
+  judge_run(&plain, &calls.forward);
+  right[0] = judge_tensor(o.type, 4, o.dim), right[1] = judge_tensor(BIG_F32, 3, lse.dim);
+  judge_wait();
+  GPU_MUST(cudaMemcpy(right[0].at, o.at, (size_t)(c.B * c.S * c.H * c.D) * 2, cudaMemcpyDeviceToDevice));
+  GPU_MUST(cudaMemcpy(right[1].at, lse.at, (size_t)(c.B * c.S * c.H) * 4, cudaMemcpyDeviceToDevice));
+  judge_release(&plain);
+  for (int i = 0; (row = gpu_row("attention", i)); i++)
+    if (strcmp(row->name, "plain")) compare("attention", row, c, &calls.forward, outs, right, runs);
+
+  /* The gradient from the plain forward's values. */
+  calls.gradient.in[4] = right[0], calls.gradient.in[5] = right[1];
+  AttentionCalls other = attention_calls(c);
+  BigCall judged = calls.gradient;
+  for (int i = 0; i < BIG_OUT; i++) judged.out[i] = other.gradient.out[i];
+  plain = judge_prepare(judge_row("attention_grad", "plain"), &judged);
+  judge_run(&plain, &judged);
+  judge_release(&plain);
+  for (int i = 0; (row = gpu_row("attention_grad", i)); i++)
+    if (strcmp(row->name, "plain")) compare("attention_grad", row, c, &calls.gradient, douts, judged.out, runs);
+  judge_reset();
+}
+
+static bool no_gpu(void) {
+  if (judge_open()) return false;
+  printf("  no GPU here\n");
+  return true;
+}
+
+TEST(plain_kernels_compile_for_every_architecture) {
+  static const char *const archs[] = {"sm_80", "sm_90a", "sm_100a"};
+  for (int i = 0; i < 3; i++) {
+    size_t n = 0;
+    free(judge_compile(gpu_plain_text(), archs[i], &n));
+    EXPECT(n > 0);
+  }
+}
+
+TEST(attention_of_every_head_size_group_and_length_equals_plain) {
+  static const int64_t sizes[] = {64, 80, 128}, groups[] = {1, 4, 8}, lengths[] = {1, 128, 1000, 4096};
+  if (no_gpu()) return;
+  for (int d = 0; d < 3; d++)
+    for (int g = 0; g < 3; g++)
+      for (int s = 0; s < 4; s++) check_attention((AttentionCase){2, lengths[s], 8, 8 / groups[g], sizes[d], 0, 0, BIG_BF16}, 3);
+}
+
+TEST(attention_in_f16_equals_plain) {
+  if (no_gpu()) return;
+  check_attention((AttentionCase){2, 1000, 8, 2, 128, 0, 0, BIG_F16}, 3);
+  check_attention((AttentionCase){2, 1024, 8, 8, 64, 0, 0, BIG_F16}, 3);
+}
+
+TEST(attention_of_windows_and_segments_equals_plain) {
+  if (no_gpu()) return;
+  check_attention((AttentionCase){2, 1000, 8, 2, 128, 200, 0, BIG_BF16}, 3);
+  check_attention((AttentionCase){2, 1024, 8, 8, 64, 1, 0, BIG_BF16}, 3);
+  check_attention((AttentionCase){2, 1024, 8, 8, 64, 0, 100, BIG_BF16}, 3);
+  check_attention((AttentionCase){2, 1000, 8, 2, 80, 0, 3, BIG_BF16}, 3);
+  check_attention((AttentionCase){2, 2048, 8, 2, 128, 150, 400, BIG_BF16}, 3);
+}
+
+TEST(attention_gives_the_same_bits_in_twenty_runs) {
+  if (no_gpu()) return;
+  check_attention((AttentionCase){2, 4096, 32, 32, 128, 0, 0, BIG_BF16}, 20);
+  check_attention((AttentionCase){4, 2048, 32, 4, 64, 0, 0, BIG_BF16}, 20);
+}
+
+TEST(attention_split_by_sequences_and_heads_equals_plain) {
+  if (no_gpu()) return;
+  check_attention((AttentionCase){3, 4096, 32, 8, 64, 0, 0, BIG_BF16}, 2);
+  check_attention((AttentionCase){2, 8192, 32, 8, 64, 0, 1000, BIG_BF16}, 2);
+  check_attention((AttentionCase){3, 4099, 32, 8, 64, 0, 0, BIG_BF16}, 2);
+}
+
+/* A product of the given operand layouts against plain, on the first and last rows of c. */
+typedef struct ProductCase {
+  int64_t M, N, K;
+  bool a_turned, b_turned, adds;
+  int type, result;
+} ProductCase;
+
+static BigView matrix(int type, int64_t rows, int64_t columns, bool turned) {
+  BigView v = judge_tensor(type, 2, turned ? (int64_t[]){columns, rows} : (int64_t[]){rows, columns});
+  if (turned) v = (BigView){v.at, {rows, columns}, {1, rows}, 2, type};
+  return v;
+}
+
+static void check_product(ProductCase p) {
+  BigCall call = {.n = {p.adds}}, judged;
+  const GpuImpl *row;
+  call.in[0] = matrix(p.type, p.M, p.K, p.a_turned);
+  call.in[1] = matrix(p.type, p.K, p.N, p.b_turned);
+  call.out[0] = matrix(p.result, p.M, p.N, false);
+  judged = call;
+  judged.out[0] = matrix(p.result, p.M, p.N, false);
+  judge_fill(&call.in[0], 1, 1);
+  judge_fill(&call.in[1], 1, 2);
+  if (p.adds) judge_fill(&judged.out[0], 20, 3);
+  JudgeRun plain = judge_prepare(judge_row("matmul", "plain"), &judged);
+  judge_run(&plain, &judged);
+  for (int i = 0; (row = gpu_row("matmul", i)); i++) {
+    uint64_t first = 0;
+    JudgeRun run = judge_prepare(row, &call);
+    EXPECT(run.plan);
+    for (int again = 0; again < 20; again++) {
+      judge_poison(&call.out[0]);
+      if (p.adds) judge_fill(&call.out[0], 20, 3);
+      judge_run(&run, &call);
+      uint64_t bits = judge_bits(&call.out[0]);
+      if (again == 0) first = bits;
+      EXPECT(bits == first);
+    }
+    double error = judge_error(&call.out[0], &judged.out[0]);
+    printf("  matmul %s, %lldx%lldx%lld %d%d%d types %d %d: %.1e, workspace %zu\n", row->name, (long long)p.M, (long long)p.N,
+           (long long)p.K, p.a_turned, p.b_turned, p.adds, p.type, p.result, error, run.nbytes);
+    EXPECT(error <= (p.result == BIG_F32 ? 1e-5 : TOLERANCE));
+    judge_release(&run);
+  }
+  judge_release(&plain);
+  judge_reset();
+}
+
+TEST(products_of_every_layout_and_type_equal_plain) {
+  static const int types[][2] = {
+      {BIG_BF16, BIG_BF16}, {BIG_BF16, BIG_F32}, {BIG_F16, BIG_F16}, {BIG_F16, BIG_F32}, {BIG_F32, BIG_F32}};
+  if (no_gpu()) return;
+  for (int t = 0; t < 5; t++)
+    for (int layout = 0; layout < 8; layout++)
+      check_product((ProductCase){200, 328, 504, layout & 1, layout & 2, layout & 4, types[t][0], types[t][1]});
+}
+
+TEST(products_of_odd_and_tiny_shapes_equal_plain) {
+  if (no_gpu()) return;
+  check_product((ProductCase){1, 1, 1, false, false, false, BIG_BF16, BIG_F32});
+  check_product((ProductCase){1, 4096, 300, false, true, false, BIG_BF16, BIG_BF16});
+  check_product((ProductCase){77, 333, 129, true, false, true, BIG_BF16, BIG_F32});
+  check_product((ProductCase){1000, 1, 513, true, true, false, BIG_F32, BIG_F32});
+  check_product((ProductCase){256, 256, 8192, true, false, true, BIG_BF16, BIG_F32});
+  check_product((ProductCase){1024, 1024, 4096, false, true, false, BIG_BF16, BIG_BF16});
+}
+
+TEST(embedding_and_its_gradient_are_the_rows_and_their_sums) {
+  enum { T = 6, V = 5, C = 3 };
+  static const int32_t ids[T] = {4, 1, 4, 0, 1, 4}, order[T] = {3, 1, 4, 0, 2, 5};
+  float table[V * C], out[T * C], dtable[V * C];
+  if (no_gpu()) return;
+  BigCall call = {0}, grad = {.n = {1}};
+  for (int i = 0; i < V * C; i++) table[i] = (float)i;
+  call.in[0] = judge_tensor(BIG_F32, 2, (int64_t[]){V, C});
+  call.in[1] = judge_tensor(BIG_I32, 1, (int64_t[]){T});
+  call.out[0] = judge_tensor(BIG_F32, 2, (int64_t[]){T, C});
+  GPU_MUST(cudaMemcpy(call.in[0].at, table, sizeof table, cudaMemcpyHostToDevice));
+  judge_put(&call.in[1], ids);
+  JudgeRun run = judge_prepare(judge_row("embedding", "plain"), &call);
+  judge_run(&run, &call);
+  judge_wait();
+  GPU_MUST(cudaMemcpy(out, call.out[0].at, sizeof out, cudaMemcpyDeviceToHost));
+  for (int t = 0; t < T; t++)
+    for (int c = 0; c < C; c++) EXPECT(out[t * C + c] == table[ids[t] * C + c]);
+  judge_release(&run);
+
+  grad.in[0] = call.out[0], grad.in[1] = call.in[1], grad.out[0] = call.in[0];
+  grad.in[2] = judge_tensor(BIG_I32, 1, (int64_t[]){T});
+  judge_put(&grad.in[2], order);
+  run = judge_prepare(judge_row("embedding_grad", "plain"), &grad);
+  judge_run(&run, &grad);
+  judge_wait();
+  GPU_MUST(cudaMemcpy(dtable, grad.out[0].at, sizeof dtable, cudaMemcpyDeviceToHost));
+  for (int v = 0; v < V; v++)
+    for (int c = 0; c < C; c++) {
+      int uses = 0;
+      for (int t = 0; t < T; t++) uses += ids[t] == v;
+      EXPECT(dtable[v * C + c] == table[v * C + c] * (float)(1 + uses));
+    }
+  judge_release(&run);
+  judge_reset();
+}
