@@ -34,6 +34,7 @@ static void bind_big(Job *job, const JobProgram *p, const Step *step, Bound *bou
   for (int i = 0; i < step->nin; i++) bound->call.in[i].at = address(job, p, &step->in[i].place, step->in[i].dtype);
   for (int i = 0; i < step->nout; i++) bound->call.out[i].at = address(job, p, &step->out[i].place, step->out[i].dtype);
   bound->call.workspace = workspace_address(job, p, step);
+  job_tune_add(job, step, bound, code);
 }
 
 static void bind_collective(Job *job, const JobProgram *p, const Step *step, Bound *bound) {

@@ -23,6 +23,8 @@ typedef struct Choices {
   bool unfused;       /* every node a kernel of its own */
   const char *matmul; /* cpu.matmul: "auto" or a row's name */
   int threads;        /* of a rank */
+  bool tune;          /* run.tune: products that tuned does not name are measured */
+  const char *tuned;  /* what job_choices gave before; NULL: nothing */
 } Choices;
 
 /* Called with the graph (or at the end, the program) after each stage; for printing. */
@@ -65,6 +67,9 @@ JobMemory job_memory(const Job *job);
 const Program *job_program(const Job *job, int program);
 
 JobStart job_start(Job *job);
+
+/* After job_start: the rows of products, a line each, where they were measured or recorded; else "". */
+const char *job_choices(const Job *job);
 
 /* The host's view of a Var (after job_start); n: its elements.  NULL when no program has it. */
 void *job_var(const Job *job, const char *name, int64_t *n);

@@ -71,8 +71,9 @@ JobStart job_start(Job *job) {
     Code *code = code_open(job->arena);
     for (int i = 0; i < job->programs.n; i++) job_bind(job, &job->programs.at[i], code);
     job->module = code_load(code, job->dev, job->comm, &hit);
+    for (int i = 0; i < job->programs.n; i++) job_resolve(job, &job->programs.at[i]);
+    job_tune(job);
     for (int i = 0; i < job->programs.n; i++) {
-      job_resolve(job, &job->programs.at[i]);
       job_fill_tables(job, &job->programs.at[i]);
       if (comm_rank(job->comm) == 0) job_check_products(&job->programs.at[i]); /* all ranks have the same code */
     }

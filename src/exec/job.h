@@ -1,12 +1,14 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* A job from the inside: shared by job.c (memory and the loop), bind.c (addresses and functions), interpret.c and times.c.
- * Private to them. */
+/* A job from the inside: shared by job.c (memory and the loop), bind.c (addresses and functions), tune.c, interpret.c and
+ * times.c.  Private to them. */
 #ifndef EXEC_JOB_H
 #define EXEC_JOB_H
 
 #include "src/exec/private.h"
 
 typedef void KernelRun(void *const *p, int threads);
+
+typedef struct Product Product; /* tune.c */
 
 /* A step with everything bound: what the loop needs. */
 typedef struct Bound {
@@ -18,6 +20,7 @@ typedef struct Bound {
   CommOp *op;
   const BigImpl *row;
   const char *symbol; /* of generated code */
+  Product *product;   /* a matrix product that is chosen by measurement or by record; NULL: by the fixed rule */
 } Bound;
 
 typedef struct JobVar {
@@ -47,6 +50,8 @@ struct Job {
   char *base; /* of the arena */
   size_t nbytes;
   DevModule *module;
+  VEC(Product *) products;
+  const char *tuned; /* what job_choices gives */
 };
 
 int job_find_var(const Job *job, const char *name); /* -1: none */
@@ -57,6 +62,10 @@ void job_resolve(Job *job, JobProgram *p);
 /* Ends the job when a product that was just built does not multiply. */
 void job_check_products(const JobProgram *p);
 void job_fill_tables(const Job *job, const JobProgram *p);
+
+/* tune.c: notes a bound product, with all rows that can do it; chooses between them (all ranks) once the code is loaded. */
+void job_tune_add(Job *job, const Step *step, Bound *bound, Code *code);
+void job_tune(Job *job);
 
 /* interpret.c: one run of a program, node by node in double. */
 void job_interpret(Job *job, const JobProgram *p);

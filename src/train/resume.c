@@ -124,35 +124,40 @@ static void set_aside(Run *run) {
   if (moved) lines_note(run->lines, "%d later checkpoint%s moved to %s", moved, moved == 1 ? "" : "s", run->folder->here);
 }
 
-static void tell(Run *run, const Ckpt *ckpt) {
+static void tell(Run *run) {
   Lines *l = run->lines;
   const char *from = run->config->model.from;
-  if (ckpt)
-    lines_banner(l, "resume", "%s, verified; run file %s%s%s", ckpt_folder(ckpt), run->folder->changed ? "changed: " : "unchanged",
-                 run->folder->changed > 0 ? run->folder->here : "", run->folder->changed > 0 ? "/run.diff" : "");
+  if (run->ckpt)
+    lines_banner(l, "resume", "%s, verified; run file %s%s%s", ckpt_folder(run->ckpt),
+                 run->folder->changed ? "changed: " : "unchanged", run->folder->changed > 0 ? run->folder->here : "",
+                 run->folder->changed > 0 ? "/run.diff" : "");
   else if (from)
     lines_banner(l, "weights", "%s", from);
   else
     lines_banner(l, "weights", "fresh, seed %lld", (long long)run->config->run.seed);
 }
 
-void run_resume(Run *run) {
-  Ckpt *ckpt = find(run);
-  if (ckpt) {
-    check_same(run, ckpt);
-    states_load(run->engine, run->mesh, ckpt);
-    run->step = run->saved_step = ckpt_step(ckpt);
-    if (!is_within(ckpt_folder(ckpt), run->folder->path)) run->saved_step = -1;
-  } else if (run->config->model.from) {
-    setup_weights(run->engine, run->comm, run->mesh, run->config->model.from);
-  } else {
-    engine_init(run->engine, (uint64_t)run->config->run.seed);
+void run_find(Run *run) {
+  run->ckpt = find(run);
+  if (run->ckpt) {
+    check_same(run, run->ckpt);
+    run->step = ckpt_step(run->ckpt);
+    run->saved_step = is_within(ckpt_folder(run->ckpt), run->folder->path) ? run->step : -1;
   }
-  run->first_step = run->step;
+}
+
+void run_load(Run *run) {
+  if (run->ckpt)
+    states_load(run->engine, run->mesh, run->ckpt);
+  else if (run->config->model.from)
+    setup_weights(run->engine, run->comm, run->mesh, run->config->model.from);
+  else
+    engine_init(run->engine, (uint64_t)run->config->run.seed);
   if (run_speaks(run)) {
-    tell(run, ckpt);
+    tell(run);
     set_aside(run);
   }
-  ckpt_close(ckpt);
+  ckpt_close(run->ckpt);
+  run->ckpt = NULL;
   comm_barrier(run->comm);
 }

@@ -7,7 +7,7 @@
  *   save.c      checkpoints
  *   evaluate.c  validation loss
  *   wishes.c    signals and files that ask for a save or a stop
- *   stages.c    run.debug */
+ *   stages.c    run.debug, run.tune */
 #ifndef TRAIN_RUN_H
 #define TRAIN_RUN_H
 
@@ -33,6 +33,7 @@ typedef struct Run {
   ModelConfig model;
   Batch batch;
   Data *data;
+  Ckpt *ckpt; /* to go on from, between finding and loading it; NULL: none */
   Engine *engine;
   LrSchedule schedule;
   RunShape shape;
@@ -42,7 +43,7 @@ typedef struct Run {
   Metrics *metrics; /* rank 0's, as the lock */
   Lock *lock;
 
-  int64_t step, first_step;        /* updates done, skipped ones included; at the start of this attempt */
+  int64_t step;                    /* updates done, skipped ones included */
   int64_t saved_step, evaled_step; /* of the last save and evaluation; -1: none */
   double loss, eval_loss;          /* the last ones; NaN: none */
   int64_t memory_before;           /* bytes: the process's peak right after MPI's start */
@@ -58,8 +59,10 @@ bool run_speaks(const Run *run); /* this rank does, for the job: rank 0 */
 
 /* --- resume.c ------------------------------------------------------------------------------------------------------------- */
 
-/* The parameters and states with which the run goes on: of a checkpoint, of a model's folder, or fresh.  Sets step. */
-void run_resume(Run *run);
+/* Finds the checkpoint to go on from, and refuses one of another run.  Sets step. */
+void run_find(Run *run);
+/* After the engine's start: parameters and states of that checkpoint, of a model's folder, or fresh. */
+void run_load(Run *run);
 
 /* --- loop.c --------------------------------------------------------------------------------------------------------------- */
 
@@ -87,5 +90,6 @@ void wishes_take(const Run *run, bool wanted[WISHES]); /* what this process has 
 /* What run.debug asks for of the compiler, into the attempt's folder; NULL: nothing. */
 const CompileWatch *stages_watch(const Run *run);
 void stages_memory(const Run *run);
+void stages_choices(const Run *run); /* those of run.tune, as choices.txt */
 
 #endif

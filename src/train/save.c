@@ -43,7 +43,7 @@ static const char *strategy_name(const Config *c) {
 static bool write_states(const Run *run, Why *why) {
   Arena *arena = arena_open();
   char loss[NUM_TEXT];
-  CkptText texts[] = {{"config", run->config_text}, {"model", run->model_text}, {"choices", ""}};
+  CkptText texts[] = {{"config", run->config_text}, {"model", run->model_text}, {"choices", job_choices(engine_job(run->engine))}};
   CkptText facts[] = {
       {"tokens", arena_printf(arena, "%lld", (long long)(run->step * run->batch.tokens))},
       {"loss", num_double(run->loss, loss)},

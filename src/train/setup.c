@@ -99,7 +99,8 @@ EngineOptions setup_options(const Config *c, const ModelConfig *model, int threa
                   .units_alive = (int)c->parallel.units_alive,
                   .unfused = !c->cpu.fuse,
                   .matmul = matmul_rows[c->cpu.matmul],
-                  .threads = threads},
+                  .threads = threads,
+                  .tune = c->run.tune},
       .interpreted = !strcmp(c->cpu.compiler, "none"),
   };
 }

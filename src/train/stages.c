@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* run.debug: the compiler's stages as files of the attempt, memory and collectives as notes; all by rank 0. */
-#include <stdio.h>
+#include <string.h>
 
 #include "src/base/file.h"
 #include "src/train/run.h"
@@ -55,4 +55,12 @@ void stages_memory(const Run *run) {
               {"constants", m.tables}, {"transient", m.transient}, {"arena", m.vars + m.tables + m.transient}};
   for (size_t i = 0; i < sizeof rows / sizeof *rows; i++)
     lines_note(run->lines, "mem %-9s %12zu bytes", rows[i].what, rows[i].nbytes);
+}
+
+void stages_choices(const Run *run) {
+  const char *choices = job_choices(engine_job(run->engine));
+  Why why;
+  if (!run_speaks(run) || !*choices) return;
+  if (!try_file_write(arena_printf(run->arena, "%s/choices.txt", run->folder->here), choices, strlen(choices), &why))
+    lines_warn(run->lines, 0, "run.tune: %s", why.text);
 }

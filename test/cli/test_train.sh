@@ -206,6 +206,36 @@ test_debug_prints_the_stages() {
   expect_out '^note  comm .*all_gather'
 }
 
+# What the process has at its peak, less what it had after MPI's start, is the plan within 5 % and 8 MiB: saves, evaluations
+# and compiling included.
+test_memory_is_as_planned() {
+  write_run
+  sed -i 's/hidden_size: 32, num_hidden_layers: 2/hidden_size: 256, num_hidden_layers: 4/; s/seq_len: 16/seq_len: 128/
+    s/intermediate_size: 48/intermediate_size: 688/; s/10 steps/3 steps/' t.yaml
+  local n
+  for n in 1 2; do
+    train $n run.folder=$n checkpoint.every=1steps eval.every=1steps
+    sed -nE 's/^memory +([0-9.]+) GiB.*/\1/p' out > planned
+    sed -nE 's/.*"step":3,.*"memory_gib":([0-9.]+).*/\1/p' $n/metrics.jsonl | paste -d ' ' planned - | tee figures
+    awk '{ off = ($2 - $1) * 1024; most = 0.05 * $1 * 1024 + 8 } END { exit !(NF == 2 && off < most && off > -most) }' figures
+  done
+}
+
+# Timing chooses once; the checkpoint keeps what was chosen, and so the bits.
+test_measured_kernels_are_kept() {
+  write_run
+  train 2 run.tune=true run.folder=a checkpoint.every=5steps
+  grep -qE '^matmul [0-9]+x[0-9]+x[0-9]+ .* [a-z]+$' a/attempts/1/choices.txt
+  cp -r a b
+  rm -r b/checkpoints/step-00000010
+  train 2 run.folder=b
+  cmp a/attempts/1/choices.txt b/attempts/2/choices.txt
+  expect_same a b
+  train 2 run.folder=c
+  [ ! -e c/attempts/1/choices.txt ]
+  expect_close a c
+}
+
 test_a_learning_rate_that_is_too_high_is_skipped_or_stops() {
   write_run
   sed -i 's/lr: 1e-2/lr: 1/; s/10 steps/100 steps/; s/cosine/constant/' t.yaml
