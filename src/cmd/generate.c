@@ -97,7 +97,7 @@ static void load(Generate *g, int nkeys, char **keys) {
   o.positions = g->positions;
   o.generate = true;
   g->mesh = setup_mesh(g->comm);
-  g->dev = setup_device(g->config, threads, NULL);
+  g->dev = setup_device(g->config, g->comm, threads, NULL);
   g->engine = engine_open(g->arena, g->dev, g->comm, g->mesh, &o);
   engine_start(g->engine);
   states_load(g->engine, g->mesh, ckpt);

@@ -233,7 +233,7 @@ int cmd_verify(int argc, char **argv) {
   text_close(&warnings);
   v.mesh = setup_mesh(v.comm);
   v.threads = v.config->cpu.threads ? (int)v.config->cpu.threads : comm_core_share(v.comm);
-  v.dev = setup_device(v.config, v.threads, NULL);
+  v.dev = setup_device(v.config, v.comm, v.threads, NULL);
   verify_batch(&v, words[1], dump);
   if (train) verify_training(&v, train);
   if (comm_rank(v.comm) == 0) printf(v.wrong ? "%d out of tolerance\n" : "all within tolerance\n", v.wrong);

@@ -29,7 +29,7 @@ typedef enum Strategy { STRATEGY_NO_SHARD, STRATEGY_FULL_SHARD } Strategy;
 typedef enum Accumulate { ACCUMULATE_WHOLE, ACCUMULATE_SHARD } Accumulate;
 typedef enum Precision { PRECISION_FP32 } Precision;
 typedef enum Recompute { RECOMPUTE_NONE, RECOMPUTE_BLOCK } Recompute;
-typedef enum DeviceKind { DEVICE_KIND_AUTO, DEVICE_KIND_CPU } DeviceKind;
+typedef enum DeviceKind { DEVICE_KIND_AUTO, DEVICE_KIND_CPU, DEVICE_KIND_CUDA } DeviceKind;
 typedef enum MatmulChoice { MATMUL_AUTO, MATMUL_ONEDNN, MATMUL_CBLAS, MATMUL_OWN } MatmulChoice;
 typedef enum Nonfinite { NONFINITE_SKIP, NONFINITE_STOP } Nonfinite;
 /* Bits of run.debug. */

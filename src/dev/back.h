@@ -24,6 +24,7 @@ typedef struct DevOps {
   void (*copy)(Dev *dev, void *to, const void *from, size_t nbytes, Copy direction);
   void (*launch)(Dev *dev, void *function, void *const *pointers, int n, const DevLaunch *launch);
   void (*sync)(Dev *dev);
+  void *(*stream)(Dev *dev); /* NULL: none, and memory is the host's */
   void (*event_open)(DevEvent *event);
   void (*event_close)(DevEvent *event);
   void (*event_record)(DevEvent *event);

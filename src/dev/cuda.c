@@ -264,6 +264,8 @@ static double cuda_event_seconds(const DevEvent *a, const DevEvent *b) {
   return (double)ms * 1e-3;
 }
 
+static void *cuda_stream(Dev *dev) { return ((Cuda *)dev->own)->stream; }
+
 static const DevOps dev_cuda = {.kind = "cuda",
                                 .open = cuda_open,
                                 .close = cuda_close,
@@ -275,6 +277,7 @@ static const DevOps dev_cuda = {.kind = "cuda",
                                 .unload = cuda_unload,
                                 .copy = cuda_copy,
                                 .launch = cuda_launch,
+                                .stream = cuda_stream,
                                 .sync = cuda_sync,
                                 .event_open = cuda_event_open,
                                 .event_close = cuda_event_close,

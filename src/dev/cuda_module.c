@@ -47,13 +47,15 @@ static void *module_open(const char *file, Text *tried) {
   return NULL;
 }
 
+static void *handle;
+
 const DevOps *cuda_module_find(const char *file) {
   static const CudaModule *module;
   static const size_t sizes[] = CUDA_MODULE_SIZES;
   if (module) return module->dev;
   Text tried = {0};
   text_printf(&tried, "%s", "");
-  void *handle = module_open(file, &tried);
+  handle = module_open(file, &tried);
   if (!handle)
     fail(FAIL_MACHINE,
          "CUDA cannot be used: its part of the program, %s, does not load\n%shelp: where it is not there, build it: configure "
@@ -64,4 +66,13 @@ const DevOps *cuda_module_find(const char *file) {
   if (!module || memcmp(module->sizes, sizes, sizeof sizes))
     fail(FAIL_MACHINE, "%s is of another build than this program\nhelp: install both from one build", module_name);
   return module->dev;
+}
+
+void *dev_cuda_symbol(const char *name) {
+  cuda_module_find(NULL);
+  void *at = dlsym(handle, name);
+  if (!at)
+    fail(FAIL_MACHINE, "%s has no '%s': it is of another build than this program\nhelp: install both from one build", module_name,
+         name);
+  return at;
 }

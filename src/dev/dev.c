@@ -102,6 +102,10 @@ void dev_launch(Dev *dev, void *function, void *const *pointers, int n, const De
   dev->ops->launch(dev, function, pointers, n, launch);
 }
 
+void *dev_stream(Dev *dev) { return dev->ops->stream ? dev->ops->stream(dev) : NULL; }
+
+bool dev_is_host(const Dev *dev) { return !dev->ops->stream; }
+
 void dev_sync(Dev *dev) { dev->ops->sync(dev); }
 
 DevEvent *dev_event_open(Dev *dev) {

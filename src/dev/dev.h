@@ -64,6 +64,11 @@ DevModule *dev_load(Dev *dev, const void *image, size_t nbytes);
 void *dev_symbol(DevModule *module, const char *name); /* CHECKs that it is there */
 void dev_unload(DevModule *module);
 
+/* A symbol of the program's CUDA part, which is loaded for it; ends the job when there is none. */
+void *dev_cuda_symbol(const char *name);
+/* Whether the host reads and writes the device's memory as its own. */
+bool dev_is_host(const Dev *dev);
+
 /* --- running ------------------------------------------------------------------------------------------------------------- */
 
 typedef struct DevLaunch {
@@ -74,6 +79,8 @@ typedef struct DevLaunch {
 /* Starts a function of a module on n addresses; launches follow one another.  A cpu has no use for `launch` (which may be NULL
  * there) and calls function(pointers, dev_threads). */
 void dev_launch(Dev *dev, void *function, void *const *pointers, int n, const DevLaunch *launch);
+/* What launches go into, for libraries: cuda's cudaStream_t; NULL elsewhere. */
+void *dev_stream(Dev *dev);
 void dev_sync(Dev *dev); /* until all that was started has ended; ends the job when something failed */
 
 DevEvent *dev_event_open(Dev *dev);

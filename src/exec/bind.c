@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Binding: places to addresses, steps to functions. */
+#include <stdlib.h>
 #include <string.h>
 
 #include "src/exec/job.h"
@@ -13,10 +14,15 @@ static void *address(const Job *job, const JobProgram *p, const Place *place, DT
 }
 
 static void bind_kernel(Job *job, const JobProgram *p, const Step *step, Bound *bound, Code *code) {
-  bound->symbol = code_kernel(code, step->kernel);
-  bound->pointers = arena_array(job->arena, void *, step->nin + step->nout);
-  for (int i = 0; i < step->nin; i++) bound->pointers[i] = address(job, p, &step->in[i].place, step->in[i].dtype);
-  for (int i = 0; i < step->nout; i++) bound->pointers[step->nin + i] = address(job, p, &step->out[i].place, step->out[i].dtype);
+  uint64_t aligned = 0;
+  bound->npointers = step->nin + step->nout;
+  bound->pointers = arena_array(job->arena, void *, bound->npointers);
+  for (int i = 0; i < bound->npointers; i++) {
+    const StepArg *arg = i < step->nin ? &step->in[i] : &step->out[i - step->nin];
+    bound->pointers[i] = address(job, p, &arg->place, arg->dtype);
+    if ((uintptr_t)bound->pointers[i] % 16 == 0) aligned |= (uint64_t)1 << i;
+  }
+  bound->symbol = code_kernel(code, step->kernel, aligned, &bound->launch);
 }
 
 static void *workspace_address(const Job *job, const JobProgram *p, const Step *step) {
@@ -26,27 +32,42 @@ static void *workspace_address(const Job *job, const JobProgram *p, const Step *
 
 static void bind_big(Job *job, const JobProgram *p, const Step *step, Bound *bound, Code *code) {
   bound->call = big_call(step, job->choices->threads);
-  const BigImpl *row = bound->row = big_choose(step, &bound->call, job->choices);
-  if (row->text)
-    bound->symbol = code_big(code, row, &bound->call);
-  else
-    bound->big = row->native(NULL);
+  if (!job->choices->cuda) {
+    const BigImpl *row = bound->row = big_choose(step, &bound->call, job->choices);
+    if (row->text)
+      bound->symbol = code_big(code, row, &bound->call);
+    else
+      bound->big = row->native(NULL);
+  }
   for (int i = 0; i < step->nin; i++) bound->call.in[i].at = address(job, p, &step->in[i].place, step->in[i].dtype);
   for (int i = 0; i < step->nout; i++) bound->call.out[i].at = address(job, p, &step->out[i].place, step->out[i].dtype);
   bound->call.workspace = workspace_address(job, p, step);
-  job_tune_add(job, step, bound, code);
+  if (!job->choices->cuda) job_tune_add(job, step, bound, code);
+}
+
+/* MPI touches host memory only: elsewhere a collective goes by way of buffers there. */
+static void *host_end(Job *job, void *at, const StepArg *arg, size_t *nbytes) {
+  *nbytes = (size_t)shape_size(&arg->shape) * dtype_size(arg->dtype);
+  return dev_is_host(job->dev) ? at : arena_alloc(job->arena, *nbytes);
 }
 
 static void bind_collective(Job *job, const JobProgram *p, const Step *step, Bound *bound) {
-  void *in = address(job, p, &step->in[0].place, step->in[0].dtype),
-       *out = address(job, p, &step->out[0].place, step->out[0].dtype);
-  bound->op = comm_prepare(job->mesh, (MeshAxis)step->n[0], collective_kind(step->op), in, out, collective_count(step),
-                           step->in[0].dtype, workspace_address(job, p, step), op_table[step->op].name);
+  bound->pointers = arena_array(job->arena, void *, 2);
+  bound->pointers[0] = address(job, p, &step->in[0].place, step->in[0].dtype);
+  bound->pointers[1] = address(job, p, &step->out[0].place, step->out[0].dtype);
+  bound->host_in = host_end(job, bound->pointers[0], &step->in[0], &bound->in_bytes);
+  bound->host_out = host_end(job, bound->pointers[1], &step->out[0], &bound->out_bytes);
+  CommKind kind = collective_kind(step->op);
+  int64_t n = collective_count(step);
+  void *workspace = workspace_address(job, p, step);
+  if (!dev_is_host(job->dev)) workspace = arena_alloc(job->arena, comm_workspace(kind, n, step->in[0].dtype, (int)step->n[1]));
+  bound->op = comm_prepare(job->mesh, (MeshAxis)step->n[0], kind, bound->host_in, bound->host_out, n, step->in[0].dtype, workspace,
+                           op_table[step->op].name);
 }
 
 void job_bind(Job *job, JobProgram *p, Code *code) {
   const Program *program = p->program;
-  CommOp **ops = arena_array(job->arena, CommOp *, program->ncollectives);
+  Bound **starts = arena_array(job->arena, Bound *, program->ncollectives);
   p->steps = arena_array(job->arena, Bound, program->nsteps);
   for (int i = 0; i < program->nsteps; i++) {
     const Step *step = &program->steps[i];
@@ -56,19 +77,24 @@ void job_bind(Job *job, JobProgram *p, Code *code) {
     if (step->kind == STEP_BIG) bind_big(job, p, step, bound, code);
     if (step->kind == STEP_COLLECTIVE_START) {
       bind_collective(job, p, step, bound);
-      ops[step->collective] = bound->op;
+      starts[step->collective] = bound;
     }
-    if (step->kind == STEP_COLLECTIVE_WAIT) bound->op = ops[step->collective];
+    if (step->kind != STEP_COLLECTIVE_WAIT) continue;
+    *bound = *starts[step->collective];
+    bound->kind = STEP_COLLECTIVE_WAIT;
   }
 }
 
 void job_resolve(Job *job, JobProgram *p) {
   for (int i = 0; i < p->program->nsteps; i++) {
     Bound *bound = &p->steps[i];
+    const Step *step = &p->program->steps[i];
+    if (bound->kind == STEP_BIG && job->choices->cuda)
+      gpu_bind(job, step, bound, step->workspace < 0 ? 0 : p->program->buffers[step->workspace].nbytes);
     if (!bound->symbol) continue;
     void *function = dev_symbol(job->module, bound->symbol);
     if (bound->kind == STEP_KERNEL)
-      memcpy(&bound->kernel, &function, sizeof function);
+      bound->kernel = function;
     else
       memcpy(&bound->big, &function, sizeof function);
   }
@@ -89,7 +115,9 @@ void job_fill_tables(const Job *job, const JobProgram *p) {
     const Buffer *buffer = &p->program->buffers[b];
     if (buffer->class != BUFFER_TABLE) continue;
     const Node *node = graph_node(p->program->graph, buffer->var);
-    float *at = address(job, p, &(Place){.buffer = b}, DT_F32);
-    for (int64_t i = 0; i < node->n[0]; i++) at[i] = (float)node->table[i];
+    float *values = xmalloc(sizeof *values * (size_t)node->n[0]);
+    for (int64_t i = 0; i < node->n[0]; i++) values[i] = (float)node->table[i];
+    dev_copy_in(job->dev, address(job, p, &(Place){.buffer = b}, DT_F32), values, sizeof *values * (size_t)node->n[0]);
+    free(values);
   }
 }

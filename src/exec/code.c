@@ -14,14 +14,16 @@ typedef struct Function {
 
 struct Code {
   Arena *arena;
+  bool cuda;
   VEC(Function) functions;
 };
 
-enum { UNITS_MOST = 8 }; /* translation units: as many compilers may run at once */
+enum { UNITS_MOST = 9 }; /* translation units: as many compilers may run at once; one for what a GPU's plain rows call */
 
-Code *code_open(Arena *arena) {
+Code *code_open(Arena *arena, bool cuda) {
   Code *code = arena_new(arena, Code);
   code->arena = arena;
+  code->cuda = cuda;
   return code;
 }
 
@@ -45,9 +47,26 @@ static const char *add(Code *code, const char *prefix, Writer *write, const void
   return symbol;
 }
 
-static void write_kernel(const void *self, const char *symbol, Text *text) { gen_c(self, symbol, text); }
+typedef struct KernelText {
+  const Kernel *kernel;
+  bool cuda;
+  uint64_t aligned;
+  DevLaunch *launch;
+} KernelText;
 
-const char *code_kernel(Code *code, const Kernel *kernel) { return add(code, "k", write_kernel, kernel); }
+static void write_kernel(const void *self, const char *symbol, Text *text) {
+  const KernelText *k = self;
+  if (!k->cuda) {
+    gen_c(k->kernel, symbol, text);
+    return;
+  }
+  GenLaunch launch = gen_cuda(k->kernel, symbol, k->aligned, text);
+  if (k->launch) *k->launch = (DevLaunch){{(unsigned)launch.blocks, 1, 1}, {(unsigned)launch.threads, 1, 1}, 0};
+}
+
+const char *code_kernel(Code *code, const Kernel *kernel, uint64_t aligned, DevLaunch *launch) {
+  return add(code, "k", write_kernel, &(KernelText){kernel, code->cuda, aligned, launch});
+}
 
 typedef struct BigText {
   const BigImpl *row;
@@ -77,7 +96,7 @@ static int deal(Code *code, Text units[UNITS_MOST], int most) {
     int shortest = 0;
     for (int u = 1; u < n; u++)
       if (units[u].n < units[shortest].n) shortest = u;
-    if (!units[shortest].n) text_printf(&units[shortest], "%s\n", kernels_prelude());
+    if (!units[shortest].n) text_printf(&units[shortest], "%s\n", code->cuda ? kernels_prelude_cuda() : kernels_prelude());
     text_printf(&units[shortest], "%s\n", code->functions.at[i].text);
   }
   return n;
@@ -91,7 +110,8 @@ DevModule *code_load(Code *code, Dev *dev, Comm *comm, bool *hit) {
   if (comm_rank(comm) == 0) {
     Text units[UNITS_MOST] = {{0}};
     const char *texts[UNITS_MOST];
-    int n = deal(code, units, UNITS_MOST); /* the same units on any number of threads: one cache for all */
+    int n = deal(code, units, UNITS_MOST - 1); /* the same units on any number of threads: one cache for all */
+    if (code->cuda) text_printf(&units[n++], "%s", gpu_plain());
     for (int u = 0; u < n; u++) texts[u] = units[u].at;
     size_t size = 0;
     Why why;

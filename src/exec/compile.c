@@ -14,6 +14,7 @@ BigCall big_call(const Step *step, int threads) {
     const StepArg *arg = i < step->nin ? &step->in[i] : &step->out[i - step->nin];
     BigView *view = i < step->nin ? &call.in[i] : &call.out[i - step->nin];
     view->rank = arg->shape.rank;
+    view->type = arg->dtype == DT_I32 ? BIG_I32 : BIG_F32;
     memcpy(view->dim, arg->shape.dim, sizeof view->dim);
     memcpy(view->stride, arg->place.stride, sizeof view->stride);
   }
@@ -43,6 +44,7 @@ static size_t workspace(void *self, const Step *step, const Graph *g) {
   if (step->kind == STEP_COLLECTIVE_START)
     return comm_workspace(collective_kind(step->op), collective_count(step), step->in[0].dtype, (int)step->n[1]);
   BigCall call = big_call(step, choices->threads);
+  if (choices->cuda) return gpu_workspace(step, &call);
   return kernels_workspace(op_table[step->op].name, &call, only_row(step, choices));
 }
 

@@ -23,6 +23,7 @@ typedef struct Choices {
   bool unfused;       /* every node a kernel of its own */
   const char *matmul; /* cpu.matmul: "auto" or a row's name */
   int threads;        /* of a rank */
+  bool cuda;          /* programs are for a GPU */
   bool tune;          /* run.tune: products that tuned does not name are measured */
   const char *tuned;  /* what job_choices gave before; NULL: nothing */
 } Choices;
@@ -71,8 +72,11 @@ JobStart job_start(Job *job);
 /* After job_start: the rows of products, a line each, where they were measured or recorded; else "". */
 const char *job_choices(const Job *job);
 
-/* The host's view of a Var (after job_start); n: its elements.  NULL when no program has it. */
-void *job_var(const Job *job, const char *name, int64_t *n);
+/* The host's view of a Var (after job_start); n: its elements.  NULL when no program has it.  On a CPU it is the Var itself;
+ * elsewhere it is a copy of now, at an address that stays.  What the host changes counts: for inputs and step scalars in the
+ * next run; for states and carried values from job_written on. */
+void *job_var(Job *job, const char *name, int64_t *n);
+void job_written(Job *job, const char *name);
 
 void job_run(Job *job, int program);
 

@@ -8,7 +8,7 @@
 #include "src/base/clock.h"
 #include "src/exec/job.h"
 
-static size_t round_up(size_t nbytes) { return (nbytes + 63) / 64 * 64; }
+static size_t round_up(size_t nbytes) { return (nbytes + BUFFER_ALIGN - 1) / BUFFER_ALIGN * BUFFER_ALIGN; }
 
 Job *job_open(Arena *arena, Dev *dev, Comm *comm, Mesh *mesh, const Choices *choices, bool interpreted) {
   Job *job = arena_new(arena, Job);
@@ -29,7 +29,7 @@ static int add_var(Job *job, const Var *var) {
     CHECK(job->vars.at[at].nbytes == nbytes && job->vars.at[at].var->dtype == var->dtype); /* one name, one thing */
     return at;
   }
-  vec_push(job->arena, &job->vars, (JobVar){var, job->memory.vars, nbytes});
+  vec_push(job->arena, &job->vars, (JobVar){var, job->memory.vars, nbytes, NULL});
   job->memory.vars += nbytes;
   if (var->class == VAR_STATE)
     job->memory.states += nbytes;
@@ -68,14 +68,15 @@ JobStart job_start(Job *job) {
   job->base = dev_alloc(job->dev, job->nbytes, "parameters, states, gradients and activations");
   if (!job->interpreted) {
     kernels_set_verdicts(dev_cache_folder(job->dev));
-    Code *code = code_open(job->arena);
+    Code *code = code_open(job->arena, job->choices->cuda);
     for (int i = 0; i < job->programs.n; i++) job_bind(job, &job->programs.at[i], code);
     job->module = code_load(code, job->dev, job->comm, &hit);
     for (int i = 0; i < job->programs.n; i++) job_resolve(job, &job->programs.at[i]);
     job_tune(job);
     for (int i = 0; i < job->programs.n; i++) {
       job_fill_tables(job, &job->programs.at[i]);
-      if (comm_rank(job->comm) == 0) job_check_products(&job->programs.at[i]); /* all ranks have the same code */
+      if (comm_rank(job->comm) == 0 && !job->choices->cuda)
+        job_check_products(&job->programs.at[i]); /* all ranks have the same code */
     }
     start.kernels = code_count(code);
   }
@@ -90,34 +91,62 @@ void job_close(Job *job) {
     for (int s = 0; s < job->programs.at[i].program->nsteps; s++) {
       Bound *bound = &job->programs.at[i].steps[s];
       if (bound->kind == STEP_COLLECTIVE_START) comm_release(bound->op);
+      if (bound->gpu) gpu_release(bound);
     }
   if (job->module) dev_unload(job->module);
   if (job->base) dev_free(job->dev, job->base, job->nbytes);
 }
 
-void *job_var(const Job *job, const char *name, int64_t *n) {
+static size_t var_bytes(const JobVar *v) { return (size_t)shape_size(&v->var->shape) * dtype_size(v->var->dtype); }
+
+void *job_var(Job *job, const char *name, int64_t *n) {
   int i = job_find_var(job, name);
   if (i < 0) return NULL;
-  if (n) *n = shape_size(&job->vars.at[i].var->shape);
+  JobVar *v = &job->vars.at[i];
+  if (n) *n = shape_size(&v->var->shape);
   CHECK(job->base);
-  return job->base + job->vars.at[i].offset;
+  if (dev_is_host(job->dev)) return job->base + v->offset;
+  bool host_writes = v->var->class == VAR_INPUT || v->var->class == VAR_STEP;
+  if (!v->mirror) v->mirror = arena_alloc(job->arena, v->nbytes);
+  if (!host_writes) dev_copy_out(job->dev, v->mirror, job->base + v->offset, var_bytes(v));
+  return v->mirror;
+}
+
+void job_written(Job *job, const char *name) {
+  int i = job_find_var(job, name);
+  const JobVar *v = i < 0 ? NULL : &job->vars.at[i];
+  if (v && v->mirror) dev_copy_in(job->dev, job->base + v->offset, v->mirror, var_bytes(v));
 }
 
 /* --- running ------------------------------------------------------------------------------------------------------------- */
 
-static void run_step(const Job *job, Bound *s) {
+/* What the host has written since the last run: inputs and step scalars, where it writes to copies. */
+static void push_inputs(Job *job) {
+  for (int i = 0; i < job->vars.n; i++) {
+    const Var *var = job->vars.at[i].var;
+    if (var->class == VAR_INPUT || var->class == VAR_STEP) job_written(job, var->name);
+  }
+}
+
+static void run_step(Job *job, Bound *s) {
+  bool host = dev_is_host(job->dev);
   switch (s->kind) {
   case STEP_KERNEL:
-    s->kernel(s->pointers, job->choices->threads);
+    dev_launch(job->dev, s->kernel, s->pointers, s->npointers, &s->launch);
     break;
   case STEP_BIG:
-    s->big(&s->call);
+    if (s->gpu)
+      gpu_run(job, s);
+    else
+      s->big(&s->call);
     break;
   case STEP_COLLECTIVE_START:
+    if (!host) dev_copy_out(job->dev, s->host_in, s->pointers[0], s->in_bytes);
     comm_start(s->op);
     break;
   case STEP_COLLECTIVE_WAIT:
     comm_wait(s->op);
+    if (!host) dev_copy_in(job->dev, s->pointers[1], s->host_out, s->out_bytes);
     break;
   }
 }
@@ -128,6 +157,7 @@ void job_run(Job *job, int program) {
     job_interpret(job, p);
     return;
   }
+  if (!dev_is_host(job->dev)) push_inputs(job);
   for (int i = 0; i < p->program->nsteps; i++) {
     double begin = p->seconds ? clock_seconds() : 0;
     run_step(job, &p->steps[i]);

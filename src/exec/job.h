@@ -6,19 +6,23 @@
 
 #include "src/exec/private.h"
 
-typedef void KernelRun(void *const *p, int threads);
-
 typedef struct Product Product; /* tune.c */
 
 /* A step with everything bound: what the loop needs. */
 typedef struct Bound {
   StepKind kind;
-  KernelRun *kernel;
+  void *kernel;    /* function of the device */
   void **pointers; /* kernels: inputs, then outputs */
+  int npointers;
+  DevLaunch launch;
   BigRun *big;
   BigCall call;
   CommOp *op;
   const BigImpl *row;
+  const struct GpuImpl *gpu; /* instead of row and big, on a GPU */
+  void *plan;                /* gpu's */
+  void *host_in, *host_out;  /* a collective's ends, where the device's memory is not the host's */
+  size_t in_bytes, out_bytes;
   const char *symbol; /* of generated code */
   Product *product;   /* a matrix product that is chosen by measurement or by record; NULL: by the fixed rule */
 } Bound;
@@ -26,6 +30,7 @@ typedef struct Bound {
 typedef struct JobVar {
   const Var *var;
   size_t offset, nbytes;
+  void *mirror; /* the host's copy, where memory is not the host's; NULL until asked for */
 } JobVar;
 
 typedef struct JobProgram {
@@ -62,6 +67,11 @@ void job_resolve(Job *job, JobProgram *p);
 /* Ends the job when a product that was just built does not multiply. */
 void job_check_products(const JobProgram *p);
 void job_fill_tables(const Job *job, const JobProgram *p);
+
+/* gpu.c: chooses a row and prepares it, once the code is loaded; runs it; gives it back. */
+void gpu_bind(Job *job, const Step *step, Bound *bound, size_t workspace);
+void gpu_run(Job *job, Bound *bound);
+void gpu_release(Bound *bound);
 
 /* tune.c: notes a bound product, with all rows that can do it; chooses between them (all ranks) once the code is loaded. */
 void job_tune_add(Job *job, const Step *step, Bound *bound, Code *code);

@@ -12,11 +12,16 @@ const BigImpl *big_choose(const Step *step, const BigCall *call, const Choices *
 CommKind collective_kind(Op op);
 int64_t collective_count(const Step *step);
 
+/* gpu.c: the same questions of the rows for GPUs. */
+const char *gpu_plain(void); /* CUDA C that the plain rows call */
+size_t gpu_workspace(const Step *step, const BigCall *call);
+
 /* code.c: the distinct kernels of a job's programs. */
 typedef struct Code Code;
-Code *code_open(Arena *arena);
+Code *code_open(Arena *arena, bool cuda);
 /* The symbol under which this kernel, or this text row's call, will be found; the text is added once. */
-const char *code_kernel(Code *code, const Kernel *kernel);
+/* aligned: cuda's, as gen.h says.  launch is how to start it; may be NULL. */
+const char *code_kernel(Code *code, const Kernel *kernel, uint64_t aligned, DevLaunch *launch);
 const char *code_big(Code *code, const BigImpl *row, const BigCall *call);
 int code_count(const Code *code);
 /* Builds on one rank, broadcasts, loads.  hit: the image came from the cache. */

@@ -31,10 +31,13 @@ typedef enum BufferClass {
   BUFFER_TRANSIENT, /* alive from the step that first writes it to the step that last reads it */
 } BufferClass;
 
+/* What every buffer's address and size are a multiple of: cache lines of a CPU, transactions and libraries of a GPU. */
+enum { BUFFER_ALIGN = 256 };
+
 typedef struct Buffer {
   BufferClass class;
   int var;          /* of the graph; BUFFER_VAR */
-  size_t nbytes;    /* rounded up to 64 */
+  size_t nbytes;    /* rounded up to BUFFER_ALIGN */
   int first, last;  /* steps; both included */
   const char *name; /* for people: the node or what it is for */
   int64_t offset;   /* in the transient arena, bytes: the plan's answer */

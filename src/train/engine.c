@@ -118,11 +118,15 @@ JobStart engine_start(Engine *e) {
 
 /* --- parameters and states ------------------------------------------------------------------------------------------------ */
 
-float *engine_state(const Engine *e, StateSlot slot, int unit) {
-  for (int i = 0; i < e->states->nrows; i++)
-    if (e->states->rows[i].slot == slot && e->states->rows[i].unit == unit) return job_var(e->job, e->states->rows[i].name, NULL);
-  return NULL;
+static const char *state_name(const Engine *e, StateSlot slot, int unit) {
+  int i = 0;
+  while (e->states->rows[i].slot != slot || e->states->rows[i].unit != unit) i++;
+  return e->states->rows[i].name;
 }
+
+float *engine_state(const Engine *e, StateSlot slot, int unit) { return job_var(e->job, state_name(e, slot, unit), NULL); }
+
+void engine_written(Engine *e, StateSlot slot, int unit) { job_written(e->job, state_name(e, slot, unit)); }
 
 const float *engine_grad(const Engine *e, int unit) { return job_var(e->job, state_grad(e->arena, &e->states->units[unit]), NULL); }
 
@@ -164,6 +168,7 @@ void engine_init(Engine *e, uint64_t seed) {
       vec_push(arena, &work.parts, (InitPart){param, values + i, first + i, n - i < INIT_ELEMENTS ? n - i : INIT_ELEMENTS});
   }
   dev_parallel(e->dev, work.parts.n, init_part, &work);
+  for (int u = 0; u < e->states->nunits; u++) engine_written(e, SLOT_PARAM, u);
   arena_close(arena);
 }
 

@@ -37,8 +37,10 @@ JobStart engine_start(Engine *engine);
 /* This rank's vector of a slot of a unit; NULL where there is none (moments without training). */
 float *engine_state(const Engine *engine, StateSlot slot, int unit);
 const float *engine_grad(const Engine *engine, int unit); /* of the last step; NULL without training */
-float *engine_updates(const Engine *engine);              /* the count of applied updates, a state; NULL without training */
-void engine_init(Engine *engine, uint64_t seed);          /* initial weights, by name and element alone */
+/* Right after the host has changed what engine_state gave (SLOT_SCALAR, -1: engine_updates). */
+void engine_written(Engine *engine, StateSlot slot, int unit);
+float *engine_updates(const Engine *engine);     /* the count of applied updates, a state; NULL without training */
+void engine_init(Engine *engine, uint64_t seed); /* initial weights, by name and element alone */
 
 /* --- batches -------------------------------------------------------------------------------------------------------------- */
 

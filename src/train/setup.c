@@ -100,8 +100,9 @@ EngineOptions setup_options(const Config *c, const ModelConfig *model, int threa
                   .unfused = !c->cpu.fuse,
                   .matmul = matmul_rows[c->cpu.matmul],
                   .threads = threads,
+                  .cuda = c->device.kind == DEVICE_KIND_CUDA,
                   .tune = c->run.tune},
-      .interpreted = !strcmp(c->cpu.compiler, "none"),
+      .interpreted = c->device.kind != DEVICE_KIND_CUDA && !strcmp(c->cpu.compiler, "none"),
   };
 }
 
@@ -117,8 +118,15 @@ LrSchedule setup_schedule(const Config *c, int64_t epoch_sequences) {
                       .total = total};
 }
 
-Dev *setup_device(const Config *c, int threads, const char *fallback) {
-  DevOptions options = {.kind = "cpu", .compiler = c->cpu.compiler, .fallback = fallback, .threads = threads};
+/* Rank i of a node takes GPU i of those it sees. */
+Dev *setup_device(const Config *c, const Comm *comm, int threads, const char *fallback) {
+  bool cuda = c->device.kind == DEVICE_KIND_CUDA;
+  if (cuda && c->run.tune) config_fail(c, "run.tune", "run.tune: false", "products are not measured on GPUs yet");
+  DevOptions options = {.kind = cuda ? "cuda" : "cpu",
+                        .compiler = c->cpu.compiler,
+                        .fallback = fallback,
+                        .threads = threads,
+                        .gpu = comm_local_rank(comm)};
   return dev_open(&options);
 }
 
@@ -167,8 +175,9 @@ void setup_weights(Engine *engine, Comm *comm, Mesh *mesh, const char *path) {
   for (int p = 0; p < states->nparams; p++) {
     int64_t first, n, at;
     const SafeTensor *t = find_weight(s, &states->params[p], path);
-    if (state_piece(states, p, mesh_index(mesh, MESH_DP_SHARD), &first, &n, &at))
-      safetensors_read_f32(s, t, first, n, engine_state(engine, SLOT_PARAM, states->params[p].unit) + at);
+    if (!state_piece(states, p, mesh_index(mesh, MESH_DP_SHARD), &first, &n, &at)) continue;
+    safetensors_read_f32(s, t, first, n, engine_state(engine, SLOT_PARAM, states->params[p].unit) + at);
+    engine_written(engine, SLOT_PARAM, states->params[p].unit);
   }
   safetensors_close(s);
   comm_barrier(comm);

@@ -21,7 +21,7 @@ EngineOptions setup_options(const Config *c, const ModelConfig *model, int threa
 LrSchedule setup_schedule(const Config *c, int64_t epoch_sequences);
 
 /* The device of a run.  fallback: where the kernel cache goes when HOME is unset; may be NULL. */
-Dev *setup_device(const Config *c, int threads, const char *fallback);
+Dev *setup_device(const Config *c, const Comm *comm, int threads, const char *fallback);
 
 /* Fills this rank's parameters from safetensors: only the bytes it holds are read.  A tensor that is missing, extra or of
  * another shape is an input error that names it. */

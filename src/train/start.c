@@ -103,7 +103,7 @@ static void measure_model(Run *run) {
 static void open_engine(Run *run) {
   const Config *c = run->config;
   int threads = c->cpu.threads ? (int)c->cpu.threads : comm_core_share(run->comm);
-  run->dev = setup_device(c, threads, run->folder->path);
+  run->dev = setup_device(c, run->comm, threads, run->folder->path);
   EngineOptions o = setup_options(c, &run->model, threads);
   o.sequences = run->batch.micro;
   o.passes = run->batch.passes;

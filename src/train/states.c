@@ -82,10 +82,14 @@ void states_load(Engine *engine, Mesh *mesh, const Ckpt *ckpt) {
       if (!vector) continue; /* moments, of an engine that does not train */
       const char *path = tensor_path(arena, slot, param);
       check_shape(ckpt, path, &param->shape);
-      if (state_piece(states, p, mesh_index(mesh, MESH_DP_SHARD), &first, &n, &at))
-        ckpt_read(ckpt, path, DT_F32, first, n, vector + at);
+      if (!state_piece(states, p, mesh_index(mesh, MESH_DP_SHARD), &first, &n, &at)) continue;
+      ckpt_read(ckpt, path, DT_F32, first, n, vector + at);
+      engine_written(engine, slot, param->unit);
     }
-  if (engine_updates(engine)) ckpt_read(ckpt, "/state/updates", DT_F32, 0, 1, engine_updates(engine));
+  if (engine_updates(engine)) {
+    ckpt_read(ckpt, "/state/updates", DT_F32, 0, 1, engine_updates(engine));
+    engine_written(engine, SLOT_SCALAR, -1);
+  }
   arena_close(arena);
 }
 
