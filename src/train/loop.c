@@ -45,6 +45,7 @@ static void step_skipped(Run *run) {
 }
 
 static void step_tell(Run *run, const StepResult *result, double lr, double seconds) {
+  if (!run_speaks(run)) return;
   StepEvent event = {.step = run->step,
                      .tokens = run->step * run->batch.tokens,
                      .step_tokens = run->batch.tokens,
@@ -54,7 +55,7 @@ static void step_tell(Run *run, const StepResult *result, double lr, double seco
                      .seconds = seconds,
                      .memory_gib = memory_gib(run)};
   lines_step(run->lines, &event);
-  if (run->metrics) metrics_step(run->metrics, &run->shape.speed, &event);
+  metrics_step(run->metrics, &run->shape.speed, &event);
 }
 
 static void step(Run *run) {
@@ -130,7 +131,7 @@ void run_steps(Run *run) {
     if (run_speaks(run)) lines_note(run->lines, "step %lld is done: nothing is left to do", (long long)run->step);
     return;
   }
-  lines_run(run->lines, &run->shape);
+  if (run_speaks(run)) lines_run(run->lines, &run->shape);
   wishes_listen();
   bool stopped = step_all(run);
   lines_run_end(run->lines);

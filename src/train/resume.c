@@ -68,7 +68,10 @@ static void check_model(const Run *run, const Ckpt *ckpt) {
   ModelConfig was = states_model(run->arena, ckpt);
   const char *text = states_model_text(run->arena, &was);
   Text changes = {0};
-  if (!difference_lines(text, run->model_text, &changes)) return;
+  if (!difference_lines(text, run->model_text, &changes)) {
+    text_close(&changes);
+    return;
+  }
   config_fail(run->config,
               run->config->model.preset   ? "model.preset"
               : run->config->model.config ? "model.config"

@@ -2,6 +2,7 @@
 /* From the command line to a run that is ready: every rank reads the same run file, rank 0 makes the run folder and takes its
  * lock, all agree on file, data and plan before anything is computed, and the banner tells what is true here. */
 #include <math.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -187,8 +188,13 @@ static void banner_plan(Run *run) {
 
 static void banner_ready(Run *run, const Times *t) {
   run->spent[SPENT_START] = clock_since_exec();
-  lines_banner(run->lines, "ready", "%.2f s: mpi %.2f, plan %.2f, kernels %.2f (%d, %s), load %.2f", run->spent[SPENT_START],
-               t->mpi, t->plan, t->job.seconds, t->job.kernels, t->job.cached ? "cached" : "compiled", t->load);
+  char kernels[64];
+  snprintf(kernels, sizeof kernels, "%d, %s", t->job.kernels, t->job.cached ? "cached" : "compiled");
+  lines_banner(run->lines, "ready", "%.2f s: mpi %.2f, plan %.2f, kernels %.2f (%s), load %.2f", run->spent[SPENT_START], t->mpi,
+               t->plan, t->job.seconds, t->job.kernels ? kernels : "interpreter", t->load);
+  if (getenv("OMPI_COMM_WORLD_RANK"))
+    lines_banner(run->lines, "stop", "touch %s/STOP, or kill -USR1 mpirun: after Ctrl-C it gives its ranks a second",
+                 run->folder->path);
   runfolder_banner(run->folder, lines_banner_text(run->lines));
 }
 

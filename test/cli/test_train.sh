@@ -209,6 +209,7 @@ test_debug_prints_the_stages() {
 # What the process has at its peak, less what it had after MPI's start, is the plan within 5 % and 8 MiB: saves, evaluations
 # and compiling included.
 test_memory_is_as_planned() {
+  [ "$slowdown" = 1 ] || { echo "note  a sanitizer has memory of its own" >&2; return 0; }
   write_run
   sed -i 's/hidden_size: 32, num_hidden_layers: 2/hidden_size: 256, num_hidden_layers: 4/; s/seq_len: 16/seq_len: 128/
     s/intermediate_size: 48/intermediate_size: 688/; s/10 steps/3 steps/' t.yaml

@@ -1,0 +1,150 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* A small model trained on as many ranks as there are, by the interpreter: sharded or not it is the same training, on all
+ * ranks, and what pads the shards stays zero. */
+#include <string.h>
+
+#include "src/base/rng.h"
+#include "src/train/engine.h"
+#include "test/check.h"
+
+enum { STEPS = 3, POSITIONS = 9, PASSES = 3, VOCAB = 37, PARAMS = 64 };
+
+static Comm *comm;
+static Mesh *mesh;
+static int R, me;
+
+BEFORE_ALL {
+  comm = comm_boot(NULL, NULL);
+  R = comm_size(comm);
+  me = comm_rank(comm);
+  mesh = mesh_open(comm, (const int[MESH_AXES]){1, 1, R, 1, 1});
+}
+
+AFTER_ALL {
+  mesh_close(mesh);
+  comm_close(comm);
+}
+
+static EngineOptions options(void) {
+  EngineOptions o = {.sequences = 1, .positions = POSITIONS, .passes = PASSES, .clip = 0.5, .train = true, .interpreted = true};
+  CHECK(model_preset("llama-5m", &o.model));
+  o.nominal_tokens = (double)R * PASSES * POSITIONS;
+  o.adam = (AdamW){0.9, 0.95, 1e-8, 0.1};
+  o.choices = (Choices){.units_alive = 2, .matmul = "auto", .threads = 1};
+  o.model.layers = 2;
+  o.model.vocab = VOCAB;
+  o.model.hidden = 12;
+  o.model.intermediate = 20;
+  o.model.heads = 2;
+  o.model.kv_heads = 1;
+  o.model.head_dim = 6;
+  o.model.init_std = 0.1;
+  return o;
+}
+
+typedef struct Trained {
+  StepResult step[STEPS];
+  int nparams;
+  float *param[PARAMS];
+  int64_t n[PARAMS];
+} Trained;
+
+/* This rank's tokens; a few do not count, more on some ranks than on others. */
+static void batch(Engine *engine, int step, int pass) {
+  int32_t ids[POSITIONS], labels[POSITIONS];
+  Rng rng = rng_make((uint64_t)(step * PASSES + pass), RNG_TEST, "tokens", (uint64_t)me);
+  for (int i = 0; i < POSITIONS; i++) {
+    ids[i] = (int32_t)(rng_uniform(&rng, (uint64_t)i) * VOCAB);
+    labels[i] = i <= me ? -100 : (ids[i] * 5 + 3) % VOCAB;
+  }
+  engine_batch(engine, ids, labels);
+}
+
+/* Of padding in this rank's shards, in parameters and moments: elements that are not zero. */
+static int count_stray(Engine *engine) {
+  const StateTable *t = engine_states(engine);
+  int stray = 0;
+  for (StateSlot slot = SLOT_PARAM; slot <= SLOT_V; slot++)
+    for (int u = 0; u < t->nunits; u++) {
+      const float *at = engine_state(engine, slot, u);
+      int64_t first = t->sharded ? me * t->units[u].local : 0;
+      for (int64_t i = 0; i < t->units[u].local; i++) stray += first + i >= t->units[u].n && at[i] != 0;
+    }
+  return stray;
+}
+
+static Trained train(Arena *arena, const EngineOptions *o) {
+  Trained t = {.nparams = 0};
+  Dev *dev = dev_open(&(DevOptions){.kind = "cpu", .compiler = "none", .cache = check_folder(), .threads = 1});
+  Engine *engine = engine_open(arena, dev, comm, mesh, o);
+  engine_start(engine);
+  engine_init(engine, 3);
+  for (int s = 0; s < STEPS; s++) {
+    for (int p = 0; p < PASSES; p++) {
+      batch(engine, s, p);
+      engine_micro(engine, p);
+    }
+    t.step[s] = engine_update(engine, 1e-2);
+  }
+  const StateTable *states = engine_states(engine);
+  t.nparams = states->nparams;
+  EXPECT(t.nparams <= PARAMS);
+  for (int p = 0; p < t.nparams; p++) {
+    t.n[p] = shape_size(&states->params[p].shape);
+    engine_param(engine, p, t.param[p] = arena_array(arena, float, t.n[p]));
+  }
+  EXPECT(count_stray(engine) == 0);
+  engine_close(engine);
+  dev_close(dev);
+  return t;
+}
+
+static void expect_same_on_all_ranks(Arena *arena, const Trained *t) {
+  StepResult *all = arena_array(arena, StepResult, STEPS * R);
+  comm_gather(comm, t->step, sizeof t->step, all);
+  for (int r = 0; r < R; r++)
+    for (int s = 0; s < STEPS; s++) {
+      EXPECT(all[r * STEPS + s].loss == t->step[s].loss && all[r * STEPS + s].grad_norm == t->step[s].grad_norm);
+      EXPECT(all[r * STEPS + s].tokens == t->step[s].tokens && all[r * STEPS + s].applied);
+    }
+}
+
+static void expect_near(const Trained *a, const Trained *b) {
+  for (int s = 0; s < STEPS; s++) {
+    EXPECT_NEAR(a->step[s].loss, b->step[s].loss, 1e-5);
+    EXPECT_NEAR(a->step[s].grad_norm, b->step[s].grad_norm, 1e-5);
+    EXPECT(a->step[s].tokens == b->step[s].tokens);
+  }
+  for (int p = 0; p < a->nparams; p++) {
+    double difference = 0, norm = 0;
+    for (int64_t i = 0; i < a->n[p]; i++) {
+      double x = a->param[p][i], y = b->param[p][i];
+      difference += (x - y) * (x - y);
+      norm += x * x;
+    }
+    EXPECT(difference <= 1e-8 * norm);
+  }
+}
+
+TEST(however_it_is_split_the_training_is_the_same_and_padding_stays_zero) {
+  static const struct {
+    bool sharded, whole, recompute, tied;
+  } ways[] = {{false, false, false, false}, {true, false, false, false}, {true, true, true, false},
+              {false, false, true, true},   {true, false, true, true},   {true, true, false, true}};
+  Arena *arena = arena_open();
+  Trained base[2]; /* untied, tied: the first of either */
+  bool have[2] = {false, false};
+  for (size_t i = 0; i < sizeof ways / sizeof *ways; i++) {
+    EngineOptions o = options();
+    o.sharded = ways[i].sharded;
+    o.choices.whole = ways[i].whole;
+    o.choices.recompute_block = ways[i].recompute;
+    o.model.tied = ways[i].tied;
+    Trained t = train(arena, &o);
+    expect_same_on_all_ranks(arena, &t);
+    if (have[o.model.tied]) expect_near(&base[o.model.tied], &t);
+    if (!have[o.model.tied]) base[o.model.tied] = t;
+    have[o.model.tied] = true;
+  }
+  arena_close(arena);
+}
