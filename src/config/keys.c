@@ -171,7 +171,8 @@ const Key keys[] = {
     {KEY(eval, tokens, KEY_AMOUNT), .units = TOKENS, .fallback = "1M tokens", .min = 1, .max = MANY, .example = "10M tokens",
      .help = "an evaluation; all where there are fewer", .elsewhere = "eval_iters, max_eval_samples"},
 
-    {KEY(device, kind, KEY_CHOICE), .fallback = "auto", .choices = LIST("auto", "cpu", "cuda"), .help = "where the arithmetic runs",
+    {KEY(device, kind, KEY_CHOICE), .fallback = "auto", .choices = LIST("auto", "cpu", "cuda"),
+     .help = "where the arithmetic runs; auto is cpu, cuda is float32 on GPUs, rank i of a node on its GPU i",
      .elsewhere = "accelerator, device_type"},
 
     {KEY(cpu, compiler, KEY_TEXT), .fallback = "cc", .example = "gcc-12", .help = "C compiler; none: the interpreter, slow"},

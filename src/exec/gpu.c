@@ -25,7 +25,7 @@ const char *gpu_plain(void) {
   return text();
 }
 
-/* No element of float32 attention is for cuDNN, whose bound would be gigabytes. */
+/* The most that any row which may be chosen wants; pure, as the rows' bounds are. */
 size_t gpu_workspace(const Step *step, const BigCall *call) {
   size_t most = 0;
   const GpuImpl *row;

@@ -6,7 +6,12 @@
 #include <string.h>
 
 int lower_buffer(Lower *l, BufferClass class, int var, size_t nbytes, const char *name) {
-  Buffer b = {.class = class, .var = var, .nbytes = (nbytes + BUFFER_ALIGN - 1) / BUFFER_ALIGN * BUFFER_ALIGN, .first = -1, .last = -1, .name = name};
+  Buffer b = {.class = class,
+              .var = var,
+              .nbytes = (nbytes + BUFFER_ALIGN - 1) / BUFFER_ALIGN * BUFFER_ALIGN,
+              .first = -1,
+              .last = -1,
+              .name = name};
   vec_push(l->arena, &l->buffers, b);
   return l->buffers.n - 1;
 }

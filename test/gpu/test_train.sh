@@ -1,0 +1,63 @@
+#!/bin/bash
+# SPDX-License-Identifier: Apache-2.0
+# Training on GPUs in float32: test/gpu/test_train.sh FOLDER, which holds hpctrain and hpctrain_cuda.so.
+#   reference values within the CPU's tolerances, on 1 rank and as many as there are GPUs (4 at most), both strategies
+#   the same run twice: the same bits.  On a CPU: the same losses.  From a CPU's checkpoint to a GPU and back
+set -u
+folder=$(realpath "${1:-.}") golden=$(realpath "$(dirname "$0")/../golden")
+export OMPI_ALLOW_RUN_AS_ROOT=1 OMPI_ALLOW_RUN_AS_ROOT_CONFIRM=1
+[ -e /dev/nvidiactl ] || { echo "note  skipped: no GPU on this machine" && exit 0; }
+gpus=$(nvidia-smi -L | wc -l)
+most=$((gpus < 4 ? gpus : 4)) failed=0
+work=$(mktemp -d) && cd "$work" || exit 3
+trap 'rm -rf "$work"' EXIT
+hpctrain=$folder/hpctrain
+
+judge() { # NAME COMMAND…: silent but for its verdict, and its output when it fails
+  local name=$1
+  shift
+  if "$@" > out 2>&1; then
+    echo "ok $name"
+  else
+    echo "FAILED $name"
+    tail -n 20 out
+    failed=1
+  fi
+}
+
+for model in llama2 llama3-gqa-tied llama-headdim; do
+  for np in 1 $([ "$most" -gt 1 ] && echo "$most"); do
+    for strategy in no_shard full_shard; do
+      files=("$golden/$model" "$golden/$model/golden.safetensors" --train "$golden/$model/train.json")
+      judge "$model on $np GPUs, $strategy, equals the reference" timeout 100 mpirun --oversubscribe -np "$np" "$hpctrain" verify \
+        "${files[@]}" device.kind=cuda parallel.strategy="$strategy" memory.recompute=block
+    done
+  done
+done
+
+for i in $(seq 4000); do echo "The tide of $((i * i % 977)) came in at $((i % 24)) and left by $((i * 7 % 24))."; done > text
+"$hpctrain" tokenize tokens.bin text > /dev/null
+cat > run.yaml << 'END'
+hpctrain: 1
+run: {name: gpu, folder: gpu}
+model: {preset: llama-5m}
+data: {train: tokens.bin, val_fraction: 0.05, tokenizer: bytes}
+train: {seq_len: 256, duration: 30 steps, global_batch_size: 16 sequences, micro_batch_size: 4, lr: 1e-3, schedule: cosine, warmup: 5 steps}
+checkpoint: {every: 10 steps}
+END
+train() { timeout 200 "$hpctrain" run.yaml "$@"; }
+losses() { sed -nE 's/.*"type":"step","step":([0-9]+),.*"loss":([^,]+),.*/\1 \2/p' "$1/metrics.jsonl"; }
+close() { # A B: the losses of two runs, within 1e-5
+  paste -d' ' <(losses "$1") <(losses "$2") |
+    awk '{ d = $2 - $4; if (NF != 4 || d != d || d > 1e-5 || d < -1e-5) bad = 1 } END { exit bad || NR != 30 }'
+}
+judge "a run on a GPU" train device.kind=cuda
+judge "the same again" train device.kind=cuda run.folder=again
+judge "the same run twice has the same losses to the last bit" cmp <(losses gpu) <(losses again)
+judge "the same on a CPU" train device.kind=cpu run.folder=cpu
+judge "a GPU's losses are a CPU's" close gpu cpu
+judge "a CPU begins" train device.kind=cpu run.folder=both train.stop_after=10steps
+judge "a GPU goes on" train device.kind=cuda run.folder=both train.stop_after=20steps
+judge "a CPU ends it" train device.kind=cpu run.folder=both
+judge "losses through a CPU's checkpoint and a GPU's are a CPU's" close both cpu
+exit $failed
