@@ -11,8 +11,9 @@
 #include "src/base/text.h"
 
 typedef struct BigImpl {
-  const char *op;   /* "matmul" */
-  const char *name; /* "onednn": what cpu.matmul and the banner say */
+  const char *op;     /* "matmul" */
+  const char *name;   /* "onednn": what cpu.matmul and the banner say */
+  const char *family; /* another name that stands for several rows: "cblas" for any library with that interface; or NULL */
   bool deterministic;
 
   /* Whether the row can do this call (shapes, strides); NULL: always. */
@@ -27,6 +28,9 @@ typedef struct BigImpl {
   /* native: the file of the library behind it, once native has found it; NULL: none but this program. */
   const char *(*library)(void);
 } BigImpl;
+
+/* Whether `only` (NULL or "auto": any) allows the row, by its name or its family's. */
+bool kernels_allowed(const BigImpl *row, const char *only);
 
 /* What precedes generated code: big.h's text, vector types, exp/log.  Never freed. */
 const char *kernels_prelude(void);

@@ -10,16 +10,19 @@
 #include "kernels/texts.h"
 #include "src/base/arena.h"
 
-#define LIBRARY_ROW(lib, may)                                                                                                      \
-  { .op = "matmul", .name = #lib, .deterministic = true, .applies = may, .native = lib##_matmul, .library = lib##_library }
+#define LIBRARY_ROW(lib, of, may)                                                                                                  \
+  {                                                                                                                                \
+    .op = "matmul", .name = #lib, .family = of, .deterministic = true, .applies = may, .native = lib##_matmul,                     \
+    .library = lib##_library                                                                                                       \
+  }
 
 static const BigImpl rows[] = {
     {.op = "matmul", .name = "own", .deterministic = true, .workspace = own_matmul_workspace, .text = own_matmul_text},
-    LIBRARY_ROW(onednn, NULL),
-    LIBRARY_ROW(mkl, cblas_applies),
-    LIBRARY_ROW(blis, cblas_applies),
-    LIBRARY_ROW(openblas, cblas_applies),
-    LIBRARY_ROW(cblas, cblas_applies),
+    LIBRARY_ROW(onednn, NULL, NULL),
+    LIBRARY_ROW(mkl, "cblas", cblas_applies),
+    LIBRARY_ROW(blis, "cblas", cblas_applies),
+    LIBRARY_ROW(openblas, "cblas", cblas_applies),
+    LIBRARY_ROW(cblas, "cblas", cblas_applies),
     {.op = "matmul", .name = "reference", .deterministic = true, .native = reference_matmul},
     {.op = "attention",
      .name = "flash",
@@ -86,8 +89,8 @@ const char *kernels_note(int i) {
   return line = strndup(at, (size_t)(strchr(at, '\n') - at));
 }
 
-static bool name_allowed(const BigImpl *row, const char *only) {
-  return !only || strcmp(only, "auto") == 0 || strcmp(only, row->name) == 0;
+bool kernels_allowed(const BigImpl *row, const char *only) {
+  return !only || strcmp(only, "auto") == 0 || strcmp(only, row->name) == 0 || (row->family && strcmp(only, row->family) == 0);
 }
 
 /* "onednn, reference": for an error. */
@@ -101,7 +104,7 @@ const BigImpl *kernels_choose(const char *op, const BigCall *call, const char *o
   Text tried = {0}, names = {0};
   for (int i = 0; (row = kernels_row(op, i)); i++) {
     Why why = {""};
-    if (!name_allowed(row, only)) continue;
+    if (!kernels_allowed(row, only)) continue;
     if (!row->deterministic)
       why_not(&why, "is not deterministic");
     else if (kernels_try_row(row, call, &why))
@@ -118,7 +121,7 @@ size_t kernels_workspace(const char *op, const BigCall *call, const char *only) 
   const BigImpl *row;
   size_t most = 0;
   for (int i = 0; (row = kernels_row(op, i)); i++) {
-    if (!name_allowed(row, only) || !row->deterministic || !row->workspace || (row->applies && !row->applies(call))) continue;
+    if (!kernels_allowed(row, only) || !row->deterministic || !row->workspace || (row->applies && !row->applies(call))) continue;
     size_t nbytes = row->workspace(call);
     if (nbytes > most) most = nbytes;
   }

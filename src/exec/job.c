@@ -5,7 +5,9 @@
 #include <malloc.h>
 #include <string.h>
 
+#include "kernels/cuda/gpu.h"
 #include "src/base/clock.h"
+#include "src/base/hash.h"
 #include "src/exec/job.h"
 
 static size_t round_up(size_t nbytes) { return (nbytes + BUFFER_ALIGN - 1) / BUFFER_ALIGN * BUFFER_ALIGN; }
@@ -60,6 +62,18 @@ JobMemory job_memory(const Job *job) { return job->memory; }
 
 const Program *job_program(const Job *job, int program) { return job->programs.at[program].program; }
 
+/* Nodes with other libraries would choose other rows, and other bits. */
+static void agree_on_rows(const Job *job) {
+  Sha256 hash;
+  sha256_init(&hash);
+  for (int i = 0; i < job->programs.n; i++)
+    for (int s = 0; s < job->programs.at[i].program->nsteps; s++) {
+      const Bound *bound = &job->programs.at[i].steps[s];
+      if (bound->kind == STEP_BIG) sha256_add_text(&hash, bound->gpu ? bound->gpu->name : bound->row->name);
+    }
+  comm_agree(job->comm, sha256_u64(&hash), "the implementations of big ops (libraries may differ between nodes)");
+}
+
 JobStart job_start(Job *job) {
   JobStart start = {0};
   double begin = clock_seconds();
@@ -73,6 +87,7 @@ JobStart job_start(Job *job) {
     job->module = code_load(code, job->dev, job->comm, &hit);
     for (int i = 0; i < job->programs.n; i++) job_resolve(job, &job->programs.at[i]);
     job_tune(job);
+    agree_on_rows(job);
     for (int i = 0; i < job->programs.n; i++) {
       job_fill_tables(job, &job->programs.at[i]);
       if (comm_rank(job->comm) == 0 && !job->choices->cuda)

@@ -35,8 +35,9 @@ static const char *key_of(Arena *arena, const BigCall *call) {
 static void add_rows(Product *product, const char *only, Code *code) {
   const BigImpl *row;
   for (int i = 0; (row = kernels_row("matmul", i)); i++) {
-    bool wanted = !only || !strcmp(only, "auto") || !strcmp(only, row->name), plain = !kernels_row("matmul", i + 1);
-    if (!wanted || !row->deterministic || (plain && product->n) || !kernels_try_row(row, &product->call, NULL)) continue;
+    bool plain = !kernels_row("matmul", i + 1);
+    if (!kernels_allowed(row, only) || !row->deterministic || (plain && product->n) || !kernels_try_row(row, &product->call, NULL))
+      continue;
     CHECK(product->n < ROWS_MOST);
     product->rows[product->n++] = (Candidate){
         .row = row, .symbol = row->text ? code_big(code, row, &product->call) : NULL, .run = row->text ? NULL : row->native(NULL)};

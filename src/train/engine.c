@@ -83,7 +83,8 @@ Engine *engine_open(Arena *arena, Dev *dev, Comm *comm, Mesh *mesh, const Engine
   *e = (Engine){.arena = arena, .dev = dev, .comm = comm, .mesh = mesh, .options = *options};
   Graph *model = graph_open(arena);
   model_build(model, &options->model, &(ModelBatch){.sequences = 1, .positions = 1});
-  e->states = state_table(arena, model, mesh_extent(mesh, MESH_DP_SHARD), options->sharded);
+  int ranks = mesh_extent(mesh, MESH_DP_SHARD);
+  e->states = state_table(arena, model, ranks, options->sharded && ranks > 1); /* one shard is the whole */
   e->job = job_open(arena, dev, comm, mesh, &e->options.choices, options->interpreted);
   add_programs(e);
   e->sort = arena_array(arena, uint64_t, options->sequences * options->positions);
