@@ -36,21 +36,30 @@ void reference_read(const Reference *ref, const char *name, float *out, int64_t 
   safetensors_read_f32(ref->file, t, 0, n, out);
 }
 
-static int64_t *read_ids(const Reference *ref, const char *name, int rank, int64_t *shape) {
+/* Ids in [least,vocab). */
+static int64_t *read_ids(const Reference *ref, const char *name, int64_t least, int64_t vocab, int rank, int64_t *shape) {
   const SafeTensor *t = find(ref, name);
   if (t->rank != rank) fail(FAIL_INPUT, "%s: '%s' has %d dimensions, not %d", ref->path, name, t->rank, rank);
+  if (t->n == 0) fail(FAIL_INPUT, "%s: '%s' is empty", ref->path, name);
   for (int i = 0; i < rank; i++) shape[i] = t->shape[i];
   int64_t *ids = arena_array(ref->arena, int64_t, t->n);
   safetensors_read_i64(ref->file, t, 0, t->n, ids);
+  for (int64_t i = 0; i < t->n; i++)
+    if (ids[i] < least || ids[i] >= vocab)
+      fail(FAIL_INPUT, "%s: '%s' has %lld at %lld, the model's vocabulary ends at %lld\nhelp: is it another model's reference?",
+           ref->path, name, (long long)ids[i], (long long)i, (long long)vocab - 1);
   return ids;
 }
 
-int64_t *reference_read_ids(const Reference *ref, const char *name, int64_t *rows, int64_t *columns) {
-  int64_t shape[2];
-  int64_t *ids = read_ids(ref, name, 2, shape);
-  *rows = shape[0];
-  *columns = shape[1];
-  return ids;
+void reference_read_batch(const Reference *ref, int64_t vocab, ReferenceBatch *batch) {
+  int64_t ids[2], labels[2];
+  batch->ids = read_ids(ref, "input_ids", 0, vocab, 2, ids);
+  batch->labels = read_ids(ref, "labels", INT32_MIN, vocab, 2, labels);
+  if (ids[0] != labels[0] || ids[1] != labels[1])
+    fail(FAIL_INPUT, "%s: 'input_ids' is %lldx%lld, 'labels' is %lldx%lld\nhelp: test/golden/README.md says what a reference holds",
+         ref->path, (long long)ids[0], (long long)ids[1], (long long)labels[0], (long long)labels[1]);
+  batch->rows = ids[0];
+  batch->columns = ids[1];
 }
 
 /* --- dump ------------------------------------------------------------------------------------------------------------------ */
@@ -122,12 +131,14 @@ static void read_steps(ReferenceTraining *t, Arena *arena, const json_t *steps, 
   t->lr = column[2];
 }
 
-ReferenceTraining *reference_training_open(Arena *arena, const char *path) {
+ReferenceTraining *reference_training_open(Arena *arena, const char *path, int64_t vocab) {
   Why why;
   json_t *root = json_parse_file(path, &why);
   if (!root) fail(FAIL_INPUT, "%s", why.text);
   ReferenceTraining *t = arena_new(arena, ReferenceTraining);
   const json_t *betas = json_object_get(root, "betas");
+  for (size_t i = 0; i < 2; i++)
+    if (!json_is_number(json_array_get(betas, i))) fail(FAIL_INPUT, "%s: 'betas' is not a list of two numbers", path);
   t->beta1 = json_number_value(json_array_get(betas, 0));
   t->beta2 = json_number_value(json_array_get(betas, 1));
   t->eps = number(root, "eps", path);
@@ -138,7 +149,7 @@ ReferenceTraining *reference_training_open(Arena *arena, const char *path) {
   size_t stem = strlen(path) > 5 && !strcmp(path + strlen(path) - 5, ".json") ? strlen(path) - 5 : strlen(path);
   Reference *tokens = reference_open(arena, arena_printf(arena, "%.*s.safetensors", (int)stem, path));
   int64_t shape[3];
-  t->tokens = read_ids(tokens, "tokens", 3, shape);
+  t->tokens = read_ids(tokens, "tokens", 0, vocab, 3, shape);
   if (shape[0] != t->steps || shape[2] < 2)
     fail(FAIL_INPUT, "%s has %d steps, %s tokens of %lld", path, t->steps, tokens->path, (long long)shape[0]);
   t->rows = shape[1];

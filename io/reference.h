@@ -13,8 +13,13 @@ Reference *reference_open(Arena *arena, const char *path);
 void reference_close(Reference *ref);
 /* All n elements as float; an input error when the tensor is not there or has another size. */
 void reference_read(const Reference *ref, const char *name, float *out, int64_t n);
-/* A matrix of ids, in the arena, and its extents. */
-int64_t *reference_read_ids(const Reference *ref, const char *name, int64_t *rows, int64_t *columns);
+
+/* input_ids and labels, equal matrices in the arena; ids lie in [0,vocab), labels below vocab (negative: ignored). */
+typedef struct ReferenceBatch {
+  int64_t rows, columns;
+  const int64_t *ids, *labels;
+} ReferenceBatch;
+void reference_read_batch(const Reference *ref, int64_t vocab, ReferenceBatch *batch);
 
 /* Own values under the reference's names, so that what is dumped can be a reference.  NULL as a dump is fine: nothing is written.
  */
@@ -24,7 +29,8 @@ void reference_dump(ReferenceDump *dump, const char *name, int rank, const int64
 void reference_dump_ids(ReferenceDump *dump, const char *name, int rank, const int64_t *shape, const int64_t *ids);
 void reference_dump_close(ReferenceDump *dump);
 
-/* Training steps: path is the JSON file; the tokens (steps, rows, row) are in the safetensors file of the same name. */
+/* Training steps: path is the JSON file; the tokens (steps, rows, row), below vocab, are in the safetensors file of the same
+ * name. */
 typedef struct ReferenceTraining {
   int steps;
   int64_t rows, row; /* rows of `row` tokens a step: inputs are all but the last, labels all but the first */
@@ -33,6 +39,6 @@ typedef struct ReferenceTraining {
   double beta1, beta2, eps, weight_decay, clip;
 } ReferenceTraining;
 
-ReferenceTraining *reference_training_open(Arena *arena, const char *path);
+ReferenceTraining *reference_training_open(Arena *arena, const char *path, int64_t vocab);
 
 #endif

@@ -21,6 +21,9 @@ const Command *command_find(const char *name); /* or NULL */
 /* Takes --ranks N or --ranks=N out of argv; 1 when it is not there. */
 int words_take_ranks(int *argc, char **argv);
 
+/* An input error for a word section.key=value that begins with none of `used`: the command would not look at it. */
+void words_refuse_keys(const char *command, int argc, char **argv, const char *const *used);
+
 int cmd_config(int argc, char **argv);
 int cmd_generate(int argc, char **argv);
 int cmd_help(int argc, char **argv);

@@ -13,6 +13,8 @@
 #include "src/train/setup.h"
 #include "src/train/states.h"
 
+static const char *const use_keys[] = {"data.tokenizer", "device.", "cpu.", NULL};
+
 enum { BYTES = 256, SHORTEST = 64 }; /* SHORTEST: positions are this or more, so that few programs are ever compiled */
 
 typedef struct Generate {
@@ -144,6 +146,7 @@ int cmd_generate(int argc, char **argv) {
   Generate g = {.arena = arena_open(), .prompt = "", .tokens = 256, .temperature = 0.8, .seed = -1};
   char **keys = arena_array(g.arena, char *, argc + 1);
   int nkeys = take_words(&g, argc, argv, keys);
+  words_refuse_keys("generate", nkeys, keys, use_keys);
   g.comm = comm_self();
   load(&g, nkeys, keys);
   speak(&g);

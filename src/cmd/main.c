@@ -7,6 +7,7 @@
 #include "src/base/fail.h"
 #include "src/base/text.h"
 #include "src/cmd/cmd.h"
+#include "src/comm/comm.h"
 #include "src/config/config.h"
 #include "src/model/model.h"
 
@@ -55,6 +56,7 @@ static int run(int argc, char **argv) {
   if (!strcmp(word, "--version")) return puts("hpctrain " PACKAGE_VERSION) < 0;
   if (!strcmp(word, "--help") || !strcmp(word, "-h")) return cmd_help(argc - 1, argv + 1);
   const Command *command = command_find(word);
+  if (command && argc == 3 && !strcmp(argv[2], "--help")) return cmd_help(2, argv);
   if (command) return command->run(argc - 1, argv + 1);
   if (*word && !is_run_word(word)) fail_word(word);
   return cmd_train(argc, argv);
@@ -62,6 +64,7 @@ static int run(int argc, char **argv) {
 
 int main(int argc, char **argv) {
   text_pin_locale();
+  comm_launch();
   config_set_presets(model_presets());
   int status = run(argc, argv);
   if (fflush(stdout) != 0 || ferror(stdout)) fail(FAIL_MACHINE, "cannot write to standard output: %s", strerror(errno));

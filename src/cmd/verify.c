@@ -132,15 +132,16 @@ static void dump_logits(Verify *v, const Rows *rows, const float *mine, int64_t 
 static void verify_batch(Verify *v, const char *path, const char *dump_path) {
   Arena *arena = arena_open();
   Reference *ref = reference_open(arena, path);
-  int64_t B, S, counted = 0;
-  int64_t *ids = reference_read_ids(ref, "input_ids", &B, &S), *labels = reference_read_ids(ref, "labels", &B, &S);
-  for (int64_t i = 0; i < B * S; i++) counted += labels[i] >= 0;
+  ReferenceBatch batch;
+  reference_read_batch(ref, v->model.vocab, &batch);
+  int64_t B = batch.rows, S = batch.columns, counted = 0;
+  for (int64_t i = 0; i < B * S; i++) counted += batch.labels[i] >= 0;
   Rows rows = deal(v, B);
   Engine *engine = open_engine(v, arena, &rows, S, (double)counted, true, NULL, 0);
   ReferenceDump *dump = dump_path && comm_rank(v->comm) == 0 ? reference_dump_open(arena, dump_path) : NULL;
-  reference_dump_ids(dump, "input_ids", 2, (int64_t[]){B, S}, ids);
-  reference_dump_ids(dump, "labels", 2, (int64_t[]){B, S}, labels);
-  engine_batch(engine, take_rows(arena, &rows, ids, S, 0), take_rows(arena, &rows, labels, S, IGNORED));
+  reference_dump_ids(dump, "input_ids", 2, (int64_t[]){B, S}, batch.ids);
+  reference_dump_ids(dump, "labels", 2, (int64_t[]){B, S}, batch.labels);
+  engine_batch(engine, take_rows(arena, &rows, batch.ids, S, 0), take_rows(arena, &rows, batch.labels, S, IGNORED));
   engine_micro(engine, 0);
   int64_t mine = rows.real * S * v->model.vocab, before = rows.first * S * v->model.vocab;
   float *theirs = xmalloc(sizeof *theirs * (size_t)(B * S * v->model.vocab));
@@ -166,7 +167,7 @@ static void verify_batch(Verify *v, const char *path, const char *dump_path) {
 
 static void verify_training(Verify *v, const char *path) {
   Arena *arena = arena_open();
-  ReferenceTraining *t = reference_training_open(arena, path);
+  ReferenceTraining *t = reference_training_open(arena, path, v->model.vocab);
   int64_t S = t->row - 1;
   Rows rows = deal(v, t->rows);
   AdamW adam = {t->beta1, t->beta2, t->eps, t->weight_decay};
@@ -198,17 +199,15 @@ static void verify_training(Verify *v, const char *path) {
 
 /* --- the command ------------------------------------------------------------------------------------------------------------ */
 
-/* A run file for what verify leaves open: device, strategy, recomputation; the words key=value change it. */
-static const char *run_text(Arena *arena, const char *folder) {
-  return arena_printf(arena,
-                      "hpctrain: 1\nrun: {name: verify, folder: .}\nmodel: {from: '%s'}\ndata: {train: none.bin}\n"
-                      "train: {seq_len: 2, duration: 1 steps, global_batch_size: 1 sequences, lr: 1e-3, schedule: constant}\n",
-                      folder);
-}
+/* A run file, of which verify uses what the sections in use_keys say; model.from is a word like the user's. */
+static const char run_text[] =
+    "hpctrain: 1\nrun: {name: verify, folder: .}\ndata: {train: none.bin}\n"
+    "train: {seq_len: 2, duration: 1 steps, global_batch_size: 1 sequences, lr: 1e-3, schedule: constant}\n";
+static const char *const use_keys[] = {"run.tune", "parallel.", "precision.", "memory.", "device.", "cpu.", NULL};
 
 int cmd_verify(int argc, char **argv) {
   const char *words[2] = {NULL, NULL}, *train = NULL, *dump = NULL;
-  char **keys = xmalloc(sizeof *keys * (size_t)(argc + 1));
+  char **keys = xmalloc(sizeof *keys * (size_t)(argc + 2));
   int nwords = 0, nkeys = 1;
   keys[0] = argv[0];
   for (int i = 1; i < argc; i++) {
@@ -224,10 +223,12 @@ int cmd_verify(int argc, char **argv) {
       fail(FAIL_INPUT, "what is '%s'?\nhelp: hpctrain help verify", argv[i]);
   }
   if (nwords < 2) fail(FAIL_INPUT, "verify needs a model's folder and a reference\nhelp: hpctrain help verify");
+  words_refuse_keys("verify", nkeys, keys, use_keys);
   Verify v = {.arena = arena_open(), .folder = words[0]};
   Text warnings = {0};
+  keys[nkeys++] = (char *)arena_printf(v.arena, "model.from=%s", v.folder);
   v.comm = comm_boot(&argc, &argv);
-  v.config = config_parse(v.arena, "verify", run_text(v.arena, v.folder), nkeys, keys);
+  v.config = config_parse(v.arena, "verify", run_text, nkeys, keys);
   v.model = setup_model(v.arena, v.config, &warnings);
   if (warnings.n && comm_rank(v.comm) == 0) fprintf(stderr, "warn   %s", warnings.at);
   text_close(&warnings);

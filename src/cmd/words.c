@@ -24,3 +24,14 @@ int words_take_ranks(int *argc, char **argv) {
   *argc = left;
   return (int)ranks;
 }
+
+void words_refuse_keys(const char *command, int argc, char **argv, const char *const *used) {
+  for (int i = 1; i < argc; i++) {
+    int u = 0;
+    while (used[u] && strncmp(argv[i], used[u], strlen(used[u]))) u++;
+    if (used[u]) continue;
+    Text all = {0};
+    for (u = 0; used[u]; u++) text_printf(&all, "%s%s%s", u ? ", " : "", used[u], used[u][strlen(used[u]) - 1] == '.' ? "*" : "");
+    fail(FAIL_INPUT, "'%.*s' is of no use to %s\nhelp: it takes %s", (int)strcspn(argv[i], "="), argv[i], command, all.at);
+  }
+}

@@ -72,10 +72,12 @@ static void describe(Comm *comm, const char *library, const char *pmix) {
   free(all);
 }
 
+void comm_launch(void) { abort_prepare(launch_rank(), launch_rank() + 1, "", false, false); }
+
 Comm *comm_boot(int *argc, char ***argv) {
   char library[MPI_MAX_LIBRARY_VERSION_STRING], pmix[64] = "";
   split_refuse();
-  abort_prepare(launch_rank(), launch_rank() + 1, "", false, false);
+  comm_launch();
   mpi_start(argc, argv, library);
   Comm *comm = xmalloc(sizeof *comm);
   *comm = (Comm){.transport = &comm_transport_mpi, .world = MPI_COMM_WORLD};

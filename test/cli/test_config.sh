@@ -30,6 +30,9 @@ test_every_command_has_help() {
   for word in $("$hpctrain" --help | sed -n 's/^  \(before\|during\|after\|inspect\) //p' | sed 's/(default)//'); do
     expect_run 0 "$hpctrain" help "$word"
     expect_out "^usage: .*hpctrain $word"
+    mv out by_help
+    expect_run 0 "$hpctrain" "$word" --help
+    cmp out by_help
   done
 }
 
@@ -42,6 +45,14 @@ test_a_word_without_meaning_is_an_error() {
   expect_run 2 "$hpctrain" config --nonsense
   expect_run 2 "$hpctrain" config a.yaml b.yaml
   expect_err 'a run takes one run file'
+}
+
+test_all_ranks_tell_a_wrong_word_once() {
+  local words
+  for words in 'run.yml.old' 'verify one' 'config --nonsense'; do
+    expect_run 2 mpi 3 "$hpctrain" $words
+    expect_equal "$(grep -c '^error:' err)" 1
+  done
 }
 
 test_a_missing_run_file_is_an_error() {

@@ -83,6 +83,8 @@ test_what_cannot_be_spoken_is_an_error() {
   expect_run 2 "$hpctrain" generate run --tokens
   expect_run 2 "$hpctrain" generate run --colour
   expect_err "what is '--colour'"
+  expect_run 2 "$hpctrain" generate run train.lr=0.1
+  expect_err "'train.lr' is of no use to generate"
 }
 
 check_main "$@"

@@ -37,15 +37,19 @@ test_what_is_dumped_is_read_again() {
 }
 
 # The comparison fires: with one weight changed, or a reference that is not a number, nothing is within tolerance.
+# copy_with FILE NAME VALUE: a copy of llama2 in ./model in which the first number of a tensor is another one.
 copy_with() {
+  rm -rf model
   cp -r "$golden/llama2" model
   python3 - "$@" << 'END'
 import json, struct, sys
 path, name, value = sys.argv[1:]
 data = bytearray(open(path, "rb").read())
 head = struct.unpack("<Q", data[:8])[0]
-at = 8 + head + json.loads(data[8 : 8 + head])[name]["data_offsets"][0]
-data[at : at + 4] = struct.pack("<f", float(value))
+tensor = json.loads(data[8 : 8 + head])[name]
+number = struct.pack("<q", int(value)) if tensor["dtype"] == "I64" else struct.pack("<f", float(value))
+at = 8 + head + tensor["data_offsets"][0]
+data[at : at + len(number)] = number
 open(path, "wb").write(data)
 END
 }
@@ -58,6 +62,35 @@ test_a_nan_is_no_agreement() {
   copy_with model/golden.safetensors grad.model.norm.weight nan
   expect_run 1 "$hpctrain" verify model model/golden.safetensors
   expect_out '^WRONG +grad.model.norm.weight +nan '
+}
+
+# A reference comes from elsewhere: ids that no row of the embedding has are refused, once for all ranks.
+refused() {
+  expect_run 2 mpi 2 "$hpctrain" verify model model/golden.safetensors "$@"
+  expect_equal "$(grep -c '^error:' err)" 1
+}
+test_ids_beyond_the_vocabulary_are_refused() {
+  local id
+  for id in 320 -1 4294967296; do
+    copy_with model/golden.safetensors input_ids $id
+    refused
+    expect_err "golden.safetensors: 'input_ids' has $id at 0, the model's vocabulary ends at 319\$"
+  done
+  copy_with model/golden.safetensors labels 320
+  refused
+  expect_err "golden.safetensors: 'labels' has 320 at 0"
+  copy_with model/train.safetensors tokens 320
+  refused --train model/train.json
+  expect_err "train.safetensors: 'tokens' has 320 at 0"
+}
+test_keys_that_verify_does_not_look_at_are_refused() {
+  copy_with model/golden.safetensors labels 3
+  refused train.lr=1e-3
+  expect_err "^error: 'train.lr' is of no use to verify"
+}
+test_a_folder_may_have_any_name() {
+  cp -r "$golden/llama2" "it's {a} model"
+  expect_run 0 "$hpctrain" verify "it's {a} model" "it's {a} model/golden.safetensors"
 }
 
 check_main "$@"
