@@ -48,10 +48,6 @@ static void load_model(Run *run) {
   run->model = setup_model(run->arena, c, &warnings);
   warn_lines(run, &warnings);
   run->model_text = states_model_text(run->arena, &run->model);
-  if (c->train.seq_len > run->model.max_positions)
-    config_fail(c, "train.seq_len", "a shorter seq_len, or a model with a larger max_position_embeddings",
-                "seq_len is %lld, the model is made for at most %lld positions", (long long)c->train.seq_len,
-                (long long)run->model.max_positions);
   run->batch = config_check_batch(c, mesh_dp_size(run->mesh));
 }
 
