@@ -46,9 +46,10 @@ static void fail_stage(const char *word) {
 
 int cmd_ir(int argc, char **argv) {
   Print print = {.after = "fuse"};
-  char *words[64];
   int n = 0, ranks = words_take_ranks(&argc, argv);
-  for (int i = 0; i < argc && n < 64; i++) {
+  Arena *arena = arena_open();
+  char **words = arena_array(arena, char *, argc + 1);
+  for (int i = 0; i < argc; i++) {
     if (!strncmp(argv[i], "--after=", 8))
       print.after = argv[i] + 8;
     else if (!strncmp(argv[i], "--program=", 10))
@@ -59,7 +60,6 @@ int cmd_ir(int argc, char **argv) {
   int stage = 0;
   while (compile_stages[stage] && strcmp(compile_stages[stage], print.after)) stage++;
   if (!compile_stages[stage]) fail_stage(print.after);
-  Arena *arena = arena_open();
   const Config *c = config_load(arena, n, words, ranks);
   Text warnings = {0};
   ModelConfig model = setup_model(arena, c, &warnings);

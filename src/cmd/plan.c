@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* hpctrain plan: what a run on N ranks will be and need, by compiling its programs and running none of them.  All that can be
- * known before a job starts is checked: run file, batch, data files, disk.  The data come last, so that the rest is told even
- * before they are there. */
+ * known before a job starts is checked: run file, batch, weights, data files, disk.  The data come last, so that the rest is
+ * told even before they are there. */
 #include <inttypes.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -216,6 +216,8 @@ static void print_plan(Plan *p, Comm *comm, Mesh *mesh) {
   print_memory(p, engine);
   if (p->ranks > 1) print_moves(p);
   print_disk(p, engine_states(engine));
+  fflush(stdout);
+  if (c->model.from) setup_check_weights(engine_states(engine), c->model.from);
   print_data(p);
 }
 

@@ -30,6 +30,7 @@ typedef struct Run {
   Dev *dev;
   const Config *config;
   const char *config_text, *model_text; /* as checkpoints hold them */
+  const char *environment;              /* what somebody set by hand */
   ModelConfig model;
   Batch batch;
   Data *data;

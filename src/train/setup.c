@@ -81,6 +81,10 @@ ModelConfig setup_model(Arena *arena, const Config *c, Text *warnings) {
   } else {
     model = from_shape(c);
   }
+  if (c->train.seq_len > model.max_positions)
+    config_fail(c, "train.seq_len", "a shorter seq_len, or a model with a larger max_position_embeddings",
+                "seq_len is %lld, the model is made for at most %lld positions", (long long)c->train.seq_len,
+                (long long)model.max_positions);
   return model;
 }
 
@@ -166,6 +170,13 @@ static void refuse_extra(const Safetensors *s, const StateTable *states) {
     fail(FAIL_INPUT, "%s: the model has no tensor '%s'\nhelp: config.json and weights belong to one model", safetensors_file(s, t),
          t->name);
   }
+}
+
+void setup_check_weights(const StateTable *states, const char *path) {
+  Safetensors *s = safetensors_open(path);
+  refuse_extra(s, states);
+  for (int p = 0; p < states->nparams; p++) find_weight(s, &states->params[p], path);
+  safetensors_close(s);
 }
 
 void setup_weights(Engine *engine, Comm *comm, Mesh *mesh, const char *path) {

@@ -7,8 +7,8 @@
 #include "src/config/config.h"
 #include "src/train/engine.h"
 
-/* The model that the run file names: preset, config.json, Hugging Face folder or shape.  Fields of a config.json that were
- * not understood are noted in warnings, a line each. */
+/* The model that the run file names: preset, config.json, Hugging Face folder or shape; sequences longer than it is made for
+ * are an input error.  Fields of a config.json that were not understood are noted in warnings, a line each. */
 ModelConfig setup_model(Arena *arena, const Config *c, Text *warnings);
 
 /* Between a config.json and a model. */
@@ -24,7 +24,8 @@ LrSchedule setup_schedule(const Config *c, int64_t epoch_sequences);
 Dev *setup_device(const Config *c, const Comm *comm, int threads, const char *fallback);
 
 /* Fills this rank's parameters from safetensors: only the bytes it holds are read.  A tensor that is missing, extra or of
- * another shape is an input error that names it. */
+ * another shape is an input error that names it, which setup_check_weights finds without reading any. */
+void setup_check_weights(const StateTable *states, const char *path);
 void setup_weights(Engine *engine, Comm *comm, Mesh *mesh, const char *path);
 
 /* The mesh of today: all ranks along dp_shard. */

@@ -22,6 +22,15 @@ typedef struct Times {
 
 bool run_speaks(const Run *run) { return comm_rank(run->comm) == 0; }
 
+/* Before libraries add to it: MPI and HDF5 set variables of their own. */
+static const char *environment_by_hand(Arena *arena) {
+  Text text = {0};
+  environment_brief(&text);
+  const char *copy = arena_strdup(arena, text.at);
+  text_close(&text);
+  return copy;
+}
+
 /* --- what is asked for -------------------------------------------------------------------------------------------------- */
 
 /* Rank 0 first, so that what is wrong with the file is told once. */
@@ -48,10 +57,6 @@ static void load_model(Run *run) {
   run->model = setup_model(run->arena, c, &warnings);
   warn_lines(run, &warnings);
   run->model_text = states_model_text(run->arena, &run->model);
-  if (c->train.seq_len > run->model.max_positions)
-    config_fail(c, "train.seq_len", "a shorter seq_len, or a model with a larger max_position_embeddings",
-                "seq_len is %lld, the model is made for at most %lld positions", (long long)c->train.seq_len,
-                (long long)run->model.max_positions);
   run->batch = config_check_batch(c, mesh_dp_size(run->mesh));
 }
 
@@ -167,9 +172,7 @@ static void banner_plan(Run *run) {
   Text text = {0};
   int64_t table, threads = dev_threads(run->dev);
   lines_banner(l, "device", "%s; %lld thread%s a rank", dev_describe(run->dev), (long long)threads, threads == 1 ? "" : "s");
-  environment_brief(&text);
-  if (text.n) lines_banner(l, "env", "%s", text.at);
-  text.n = 0;
+  if (*run->environment) lines_banner(l, "env", "%s", run->environment);
   lines_banner(l, "model", "%s %s parameters, %sFLOP/token", model_name(c, &run->model),
                human_count((double)model_parameters(&run->model, &table), a), with_prefix(run->shape.speed.per_token.causal, f));
   lines_banner(l, "batch", "%lld x %lld = %s tokens = %d rank%s x %lld x %lld pass%s; %lld steps", (long long)b->sequences,
@@ -212,6 +215,7 @@ Run *run_open(int argc, char **argv) {
   Times times = {0};
   double at = clock_seconds();
   *run = (Run){.arena = arena, .saved_step = -1, .evaled_step = -1, .loss = NAN, .eval_loss = NAN};
+  run->environment = environment_by_hand(arena);
   run->comm = comm_boot(&argc, &argv);
   run->memory_before = process_peak();
   times.mpi = lap(&at);

@@ -73,4 +73,17 @@ test_what_is_wrong_is_told_before_a_job_starts() {
   plan 2 --ranks
 }
 
+test_weights_unlike_the_config_are_told() {
+  write_run
+  cp -r "$srcdir/test/golden/llama2" a
+  chmod -R u+w a
+  sed -i '/^model/d' t.yaml
+  plan 0 model.from=a
+  plan 2 model.from=a train.seq_len=4096
+  expect_err '^error: seq_len is 4096, the model is made for at most'
+  cp "$srcdir/test/golden/llama-headdim/model.safetensors" a
+  plan 2 model.from=a
+  expect_err '^error: a/model.safetensors: .* is .*, the model.s config wants '
+}
+
 check_main "$@"

@@ -40,6 +40,7 @@ test_ten_steps_are_five_and_five() {
   expect_out '^next   the same command goes on at step 6$'
   train 2 run.folder=b
   expect_out '^resume   b/checkpoints/step-00000005, verified; run file changed: b/attempts/2/run.diff$'
+  expect_equal "$(grep -c '^env .*\(HDF5\|PSM2\)' out)" 0 # libraries set such, nobody by hand
   expect_same a b
 }
 
