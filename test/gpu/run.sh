@@ -9,7 +9,7 @@ folder=${1:-.}
 shift $(($# > 0))
 export LD_LIBRARY_PATH=$folder/../lib:${LD_LIBRARY_PATH-}:/usr/local/cuda/lib64
 passed=0 failed=0
-[ $# -gt 0 ] || set -- test_cuda check_big test_train.sh bench_cuda bench_big
+[ $# -gt 0 ] || set -- test_cuda check_big check_train.sh bench_cuda bench_big
 [ -e /dev/nvidiactl ] || echo "note  no GPU on this machine: everything is skipped"
 for name; do
   program=$folder/$name

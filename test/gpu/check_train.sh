@@ -1,6 +1,6 @@
 #!/bin/bash
 # SPDX-License-Identifier: Apache-2.0
-# Training on GPUs in float32: test/gpu/test_train.sh FOLDER, which holds hpctrain and hpctrain_cuda.so.
+# Training on GPUs in float32: test/gpu/check_train.sh FOLDER, which holds hpctrain and hpctrain_cuda.so.
 #   reference values within the CPU's tolerances, on 1 rank and as many as there are GPUs (4 at most), both strategies
 #   the same run twice: the same bits.  On a CPU: the same losses.  From a CPU's checkpoint to a GPU and back
 set -u
