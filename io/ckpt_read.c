@@ -138,8 +138,7 @@ static bool read_range(const CkptEntry *e, const Dataset *d, int64_t first, int6
 }
 
 static _Noreturn void fail_read(const Ckpt *c, const char *reason) {
-  fail(FAIL_INPUT, "%s: %s\nhelp: this checkpoint does not fit or is damaged (hpctrain ckpt verify %s); use another one", c->path,
-       reason, c->folder);
+  fail(FAIL_INPUT, "%s: %s\nhelp: this checkpoint does not fit or is damaged; use another one", c->path, reason);
 }
 
 void ckpt_read(const Ckpt *c, const char *path, DType dtype, int64_t first, int64_t n, void *out) {
