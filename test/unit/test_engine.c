@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* A small model trained for some steps, on one rank: what memory it takes, what must not change a bit of it, what stays
- * zero. */
+ * zero; and how it begins. */
 #include <ftw.h>
+#include <math.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -263,4 +264,41 @@ TEST(padding_stays_zero) {
     EXPECT(t.stray == 0);
     arena_close(t.arena);
   }
+}
+
+/* --- initial weights -------------------------------------------------------------------------------------------------------- */
+
+/* Mean and variance of matrices are those that the model asks for, to four standard errors; norms begin as one. */
+TEST(initial_weights_have_the_models_deviation) {
+  EngineOptions o = options();
+  o.model.hidden = 64;
+  o.model.init_std = 0.03;
+  o.interpreted = true;
+  Arena *arena = arena_open();
+  Dev *dev = dev_open(&(DevOptions){.kind = "cpu", .compiler = "none", .cache = cache, .threads = 1});
+  Comm *comm = comm_self();
+  Mesh *mesh = mesh_open(comm, (int[MESH_AXES]){1, 1, 1, 1, 1});
+  Engine *engine = engine_open(arena, dev, comm, mesh, &o);
+  engine_start(engine);
+  engine_init(engine, 7);
+  const StateTable *states = engine_states(engine);
+  for (int p = 0; p < states->nparams; p++) {
+    int64_t n = shape_size(&states->params[p].shape);
+    double sum = 0, squares = 0, size = (double)n;
+    float *w = arena_array(arena, float, n);
+    engine_param(engine, p, w);
+    for (int64_t i = 0; i < n; i++) sum += w[i], squares += (double)w[i] * w[i];
+    if (states->params[p].shape.rank == 1) {
+      EXPECT(sum == size && squares == size);
+      continue;
+    }
+    double variance = 0.03 * 0.03;
+    EXPECT(fabs(sum / size) < 4 * 0.03 / sqrt(size));
+    EXPECT(fabs(squares / size - variance) < 4 * variance * sqrt(2 / size));
+  }
+  engine_close(engine);
+  mesh_close(mesh);
+  comm_close(comm);
+  dev_close(dev);
+  arena_close(arena);
 }
