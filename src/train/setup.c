@@ -114,11 +114,17 @@ LrSchedule setup_schedule(const Config *c, int64_t epoch_sequences) {
   static const LrKind kinds[] = {
       [SCHEDULE_CONSTANT] = LR_CONSTANT, [SCHEDULE_LINEAR] = LR_LINEAR, [SCHEDULE_COSINE] = LR_COSINE, [SCHEDULE_WSD] = LR_WSD};
   int64_t total = config_total_steps(c, epoch_sequences);
+  int64_t warmup = config_steps(c, c->train.warmup, epoch_sequences, total);
+  int64_t decay = config_steps(c, c->train.decay, epoch_sequences, total);
+  if (c->train.schedule == SCHEDULE_WSD && warmup + decay > total)
+    config_fail(c, "train.decay", "a shorter decay or warmup, or a longer duration",
+                "a warmup of %lld and a decay of %lld steps are more than the run's %lld", (long long)warmup, (long long)decay,
+                (long long)total);
   return (LrSchedule){.kind = kinds[c->train.schedule],
                       .peak = c->train.lr,
                       .min = c->train.min_lr,
-                      .warmup = config_steps(c, c->train.warmup, epoch_sequences, total),
-                      .decay = config_steps(c, c->train.decay, epoch_sequences, total),
+                      .warmup = warmup,
+                      .decay = decay,
                       .total = total};
 }
 

@@ -18,6 +18,7 @@ HfConfig setup_model_to_hf(const ModelConfig *model);
 /* Everything but the programs wanted (train, eval, …), the batch and watch. */
 EngineOptions setup_options(const Config *c, const ModelConfig *model, int threads);
 
+/* A decay that does not fit behind the warm-up is an input error. */
 LrSchedule setup_schedule(const Config *c, int64_t epoch_sequences);
 
 /* The device of a run.  fallback: where the kernel cache goes when HOME is unset; may be NULL. */

@@ -62,6 +62,9 @@ test_what_is_wrong_is_told_before_a_job_starts() {
   write_run
   plan 2 --ranks 5
   expect_err 'global_batch_size does not split'
+  plan 0 train.schedule=wsd train.decay=8steps
+  plan 2 train.schedule=wsd train.decay=9steps
+  expect_err "^error: a warmup of 2 and a decay of 9 steps are more than the run's 10$"
   plan 2 data.train=none.bin
   expect_err 'none.bin'
   expect_out '^memory ' # the rest is told all the same
