@@ -22,11 +22,13 @@ struct Engine {
   uint64_t *sort; /* scratch of engine_batch */
 };
 
+enum { CHUNKS_MOST = 64 };       /* of the head: what a very long pass may add to the program's length */
 enum { LOGITS_BYTES = 4 << 20 }; /* a chunk of the head's logits: large enough for full-speed products, small beside the rest */
 
 static ModelBatch batch_of(const EngineOptions *o) {
-  int64_t rows = LOGITS_BYTES / 4 / o->model.vocab;
-  rows = rows < 128 ? 128 : rows;
+  int64_t rows = LOGITS_BYTES / 4 / o->model.vocab, least = (o->sequences * o->positions + CHUNKS_MOST - 1) / CHUNKS_MOST;
+  least = least < 128 ? 128 : least;
+  rows = rows < least ? least : rows;
   return (ModelBatch){o->sequences, o->positions, rows};
 }
 
