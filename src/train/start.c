@@ -67,7 +67,6 @@ static void open_folder(Run *run) {
   if (run_speaks(run)) {
     runfolder_make(folder);
     run->lock = lock_acquire(folder->path);
-    runfolder_begin(folder, run->arena, run->config_text);
   }
   comm_barrier(run->comm);
   comm_set_error_file(run->comm, folder->error);
@@ -209,6 +208,13 @@ static double lap(double *since) {
   return took;
 }
 
+/* An attempt is one once nothing more can be refused: what a refused one asked for leaves the run's files as they are. */
+static void begin_attempt(Run *run) {
+  if (!run_speaks(run)) return;
+  runfolder_begin(run->folder, run->arena, run->config_text);
+  banner_start(run);
+}
+
 Run *run_open(int argc, char **argv) {
   Arena *arena = arena_open();
   Run *run = arena_new(arena, Run);
@@ -224,10 +230,11 @@ Run *run_open(int argc, char **argv) {
   run->mesh = setup_mesh(run->comm);
   load_model(run);
   open_folder(run);
-  if (run_speaks(run)) banner_start(run);
   open_data(run);
   measure_model(run);
   run_find(run);
+  begin_attempt(run);
+  comm_barrier(run->comm);
   times.load = lap(&at);
   open_engine(run);
   times.plan = lap(&at);
