@@ -84,7 +84,7 @@ test_a_checkpoint_that_is_damaged() {
 test_another_run_is_not_gone_on_with() {
   write_run
   train 2 $plain train.stop_after=2steps
-  cp a/run.yaml kept.yaml
+  cp run/run.yaml kept.yaml
   local word
   for word in run.seed=2 train.seq_len=8 train.global_batch_size=24sequences data.val_fraction=0.2 model.hidden_size=64; do
     fails 2 2 $plain $word
@@ -96,7 +96,7 @@ test_another_run_is_not_gone_on_with() {
   expect_err '^error: the training data cannot change in a run: the checkpoint has data\.bin'
   fails 2 2 $plain checkpoint.resume=absent run.folder=b
   expect_err '^error: there is no checkpoint in absent'
-  cmp kept.yaml a/run.yaml && [ ! -e a/attempts/2 ] # a refused attempt is none
+  cmp kept.yaml run/run.yaml && [ ! -e run/attempts/2 ] # a refused attempt is none
 }
 
 # --- machine -------------------------------------------------------------------------------------------------------------
