@@ -123,7 +123,8 @@ JobStart engine_start(Engine *e) {
 
 static const char *state_name(const Engine *e, StateSlot slot, int unit) {
   int i = 0;
-  while (e->states->rows[i].slot != slot || e->states->rows[i].unit != unit) i++;
+  while (i < e->states->nrows && (e->states->rows[i].slot != slot || e->states->rows[i].unit != unit)) i++;
+  CHECK(i < e->states->nrows);
   return e->states->rows[i].name;
 }
 
@@ -133,7 +134,7 @@ void engine_written(Engine *e, StateSlot slot, int unit) { job_written(e->job, s
 
 const float *engine_grad(const Engine *e, int unit) { return job_var(e->job, state_grad(e->arena, &e->states->units[unit]), NULL); }
 
-float *engine_updates(const Engine *e) { return job_var(e->job, "updates", NULL); }
+float *engine_updates(const Engine *e) { return engine_state(e, SLOT_SCALAR, -1); }
 
 /* Part of a parameter that one thread makes. */
 typedef struct InitPart {
@@ -249,8 +250,7 @@ void engine_param(Engine *e, int param, float *whole) {
 
 void engine_gradient(Engine *e, int param, float *whole) {
   const StateParam *p = &e->states->params[param];
-  const char *name = state_grad(e->arena, &e->states->units[p->unit]);
-  whole_tensor(e, param, job_var(e->job, name, NULL), whole);
+  whole_tensor(e, param, engine_grad(e, p->unit), whole);
   float counted = *(float *)job_var(e->job, "token_count", NULL);
   float *counts = xmalloc(sizeof *counts * (size_t)comm_size(e->comm));
   comm_gather(e->comm, &counted, sizeof counted, counts);
