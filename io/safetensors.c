@@ -15,6 +15,7 @@
 
 #include "io/json.h"
 #include "src/base/arena.h"
+#include "src/base/dtype.h"
 #include "src/base/file.h"
 #include "src/base/vec.h"
 
@@ -306,30 +307,16 @@ const char *safetensors_file(const Safetensors *s, const SafeTensor *t) { return
 
 /* --- elements ----------------------------------------------------------------------------------------------------------- */
 
-static float from_bits(uint32_t bits) {
-  float x;
-  memcpy(&x, &bits, sizeof x);
-  return x;
-}
-
 static void convert_bf16(const void *in, int64_t n, void *out) {
   const uint16_t *from = in;
   float *to = out;
-  for (int64_t i = 0; i < n; i++) to[i] = from_bits((uint32_t)from[i] << 16);
-}
-
-static float from_f16(uint16_t h) {
-  uint32_t sign = (uint32_t)(h & 0x8000) << 16, exponent = h >> 10 & 31, fraction = h & 1023;
-  if (exponent == 31) return from_bits(sign | 0x7f800000u | fraction << 13);
-  if (exponent) return from_bits(sign | (exponent + 112) << 23 | fraction << 13);
-  float magnitude = (float)fraction * 0x1p-24f; /* zero and subnormals; exact */
-  return sign ? -magnitude : magnitude;
+  for (int64_t i = 0; i < n; i++) to[i] = bf16_value(from[i]);
 }
 
 static void convert_f16(const void *in, int64_t n, void *out) {
   const uint16_t *from = in;
   float *to = out;
-  for (int64_t i = 0; i < n; i++) to[i] = from_f16(from[i]);
+  for (int64_t i = 0; i < n; i++) to[i] = f16_value(from[i]);
 }
 
 static void convert_i32(const void *in, int64_t n, void *out) {

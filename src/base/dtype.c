@@ -1,12 +1,15 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "src/base/dtype.h"
 
+#include <string.h>
+
 #include "src/base/fail.h"
 
 static const struct {
   const char *name;
   size_t size;
-} types[DT_COUNT] = {[DT_F32] = {"f32", 4}, [DT_I32] = {"i32", 4}, [DT_I64] = {"i64", 8}, [DT_PRED] = {"pred", 1}};
+} types[DT_COUNT] = {[DT_F32] = {"f32", 4},   [DT_I32] = {"i32", 4},   [DT_I64] = {"i64", 8},
+                     [DT_PRED] = {"pred", 1}, [DT_BF16] = {"bf16", 2}, [DT_F16] = {"f16", 2}};
 
 size_t dtype_size(DType dtype) {
   CHECK(dtype < DT_COUNT);
@@ -16,4 +19,52 @@ size_t dtype_size(DType dtype) {
 const char *dtype_name(DType dtype) {
   CHECK(dtype < DT_COUNT);
   return types[dtype].name;
+}
+
+static uint32_t bits_of(float x) {
+  uint32_t bits;
+  memcpy(&bits, &x, sizeof bits);
+  return bits;
+}
+
+static float from_bits(uint32_t bits) {
+  float x;
+  memcpy(&x, &bits, sizeof x);
+  return x;
+}
+
+uint16_t bf16_of(float x) {
+  uint32_t bits = bits_of(x);
+  if (x != x) return (uint16_t)(bits >> 16 | 0x40); /* quiet, and not infinite */
+  return (uint16_t)((bits + 0x7fff + (bits >> 16 & 1)) >> 16);
+}
+
+float bf16_value(uint16_t bits) { return from_bits((uint32_t)bits << 16); }
+
+/* Drops the low n bits, to nearest, ties to even. */
+static uint32_t shift_rounded(uint32_t x, uint32_t n) {
+  uint32_t half = 1u << (n - 1), rest = x & (2 * half - 1), kept = x >> n;
+  return kept + (rest > half || (rest == half && (kept & 1)));
+}
+
+uint16_t f16_of(float x) {
+  uint32_t bits = bits_of(x), sign = bits >> 16 & 0x8000, magnitude = bits & 0x7fffffff;
+  if (x != x) return (uint16_t)(sign | 0x7e00);
+  if (magnitude >= 0x477ff000) return (uint16_t)(sign | 0x7c00); /* from 65520 on */
+  if (magnitude >= 0x38800000) return (uint16_t)(sign | (shift_rounded(magnitude, 13) - (112 << 10)));
+  if (magnitude < 0x33000000) return (uint16_t)sign; /* below half of the least subnormal, or the tie, which is even */
+  uint32_t fraction = (magnitude & 0x7fffff) | 0x800000;
+  return (uint16_t)(sign | shift_rounded(fraction, 126 - (magnitude >> 23)));
+}
+
+float f16_value(uint16_t h) {
+  uint32_t sign = (uint32_t)(h & 0x8000) << 16, exponent = h >> 10 & 31, fraction = h & 1023;
+  if (exponent == 31) return from_bits(sign | 0x7f800000u | fraction << 13);
+  if (exponent) return from_bits(sign | (exponent + 112) << 23 | fraction << 13);
+  float magnitude = (float)fraction * 0x1p-24f; /* zero and subnormals; exact */
+  return sign ? -magnitude : magnitude;
+}
+
+float dtype_round(DType dtype, float x) {
+  return dtype == DT_BF16 ? bf16_value(bf16_of(x)) : dtype == DT_F16 ? f16_value(f16_of(x)) : x;
 }

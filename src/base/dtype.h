@@ -3,12 +3,26 @@
 #ifndef BASE_DTYPE_H
 #define BASE_DTYPE_H
 
+#include <stdbool.h>
 #include <stddef.h>
+#include <stdint.h>
 
-/* PRED is a truth value (one byte, 0 or 1).  Arithmetic on a CPU is in F32; the interpreter computes in double. */
-typedef enum DType { DT_F32, DT_I32, DT_I64, DT_PRED, DT_COUNT } DType;
+/* PRED is a truth value (one byte, 0 or 1).  BF16 and F16 are formats of memory and of operands of big ops: all other arithmetic
+ * is in F32 (the interpreter's in double), and a CAST rounds to nearest, ties to even. */
+typedef enum DType { DT_F32, DT_I32, DT_I64, DT_PRED, DT_BF16, DT_F16, DT_COUNT } DType;
 
 size_t dtype_size(DType dtype);
-const char *dtype_name(DType dtype); /* "f32", "i32", "i64", "pred" */
+const char *dtype_name(DType dtype); /* "f32", "i32", "i64", "pred", "bf16", "f16" */
+
+/* F32, BF16 or F16. */
+static inline bool dtype_is_float(DType dtype) { return dtype == DT_F32 || dtype == DT_BF16 || dtype == DT_F16; }
+
+/* The 16 bits of a number and back; what is too large becomes infinite, NaN stays NaN. */
+uint16_t bf16_of(float x);
+uint16_t f16_of(float x);
+float bf16_value(uint16_t bits);
+float f16_value(uint16_t bits);
+/* x as the type can hold it: itself for F32. */
+float dtype_round(DType dtype, float x);
 
 #endif

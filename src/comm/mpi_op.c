@@ -19,7 +19,8 @@ static const int64_t message_most = 1 << 28; /* elements; a count is an int */
 /* --- pieces ------------------------------------------------------------------------------------------------------------- */
 
 static MPI_Datatype type_of(DType dtype) {
-  const MPI_Datatype types[DT_COUNT] = {[DT_F32] = MPI_FLOAT, [DT_I32] = MPI_INT32_T, [DT_I64] = MPI_INT64_T, [DT_PRED] = MPI_BYTE};
+  const MPI_Datatype types[DT_COUNT] = {[DT_F32] = MPI_FLOAT, [DT_I32] = MPI_INT32_T,   [DT_I64] = MPI_INT64_T,
+                                        [DT_PRED] = MPI_BYTE, [DT_BF16] = MPI_UINT16_T, [DT_F16] = MPI_UINT16_T};
   return types[dtype];
 }
 
@@ -69,8 +70,19 @@ SUM(sum_f32, float)
 SUM(sum_i32, int32_t)
 SUM(sum_i64, int64_t)
 
+/* Added in float and rounded again. */
+#define SUM16(name, value, bits)                                                                                                   \
+  static void name(void *out, const void *a, const void *b, int64_t n) {                                                           \
+    uint16_t *o = out;                                                                                                             \
+    const uint16_t *x = a, *y = b;                                                                                                 \
+    for (int64_t i = 0; i < n; i++) o[i] = bits(value(x[i]) + value(y[i]));                                                        \
+  }
+SUM16(sum_bf16, bf16_value, bf16_of)
+SUM16(sum_f16, f16_value, f16_of)
+
 typedef void Sum(void *out, const void *a, const void *b, int64_t n);
-static Sum *const sums[DT_COUNT] = {[DT_F32] = sum_f32, [DT_I32] = sum_i32, [DT_I64] = sum_i64};
+static Sum *const sums[DT_COUNT] = {
+    [DT_F32] = sum_f32, [DT_I32] = sum_i32, [DT_I64] = sum_i64, [DT_BF16] = sum_bf16, [DT_F16] = sum_f16};
 
 /* --- reduce-scatter ----------------------------------------------------------------------------------------------------- */
 

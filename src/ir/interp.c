@@ -54,7 +54,7 @@ static void eval_cast(const Eval *e) {
   DType dtype = e->node->dtype;
   for (int64_t i = 0; i < n; i++) {
     double x = e->in[0][i];
-    e->out[i] = dtype == DT_PRED ? x != 0 : is_int(dtype) ? trunc(x) + 0.0 : x;
+    e->out[i] = dtype == DT_PRED ? x != 0 : is_int(dtype) ? trunc(x) + 0.0 : dtype == DT_F32 ? x : dtype_round(dtype, (float)x);
   }
 }
 

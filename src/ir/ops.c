@@ -97,6 +97,7 @@ static bool infer_cast(const Graph *g, Node *node, Why *why) {
 static bool infer_number(const Graph *g, Node *node, Why *why) {
   DType first = in(g, node, 0)->dtype;
   if (first == DT_PRED) return why_not(why, "arithmetic on truth values");
+  if (dtype_is_float(first) && first != DT_F32) return why_not(why, "arithmetic in %s", dtype_name(first));
   for (int i = 1; i < node->nin; i++)
     if (!need(g, node, i, first, why)) return false;
   return same_shapes(g, node, why) && like_first(g, node, why);

@@ -9,6 +9,7 @@
 
 #include "src/base/arena.h"
 #include "src/base/clock.h"
+#include "src/base/dtype.h"
 #include "src/base/file.h"
 #include "src/base/hash.h"
 #include "src/base/rng.h"
@@ -317,4 +318,23 @@ TEST(bytes_come_back_from_their_offset) {
   close(fd);
   EXPECT(!fd_write_at(-1, "a", 1, 0) && errno != 0);
   arena_close(arena);
+}
+
+/* Every finite 16-bit number is its own rounding; between neighbours the nearer one is taken, in the middle the even one. */
+static void expect_nearest(uint16_t (*of)(float), float (*value)(uint16_t), uint16_t infinity) {
+  for (uint32_t bits = 0; bits < infinity; bits++) {
+    float x = value((uint16_t)bits), next = value((uint16_t)(bits + 1));
+    EXPECT(of(x) == bits && of(-x) == (bits | 0x8000));
+    if (bits + 1 == infinity) continue;
+    float middle = x + (next - x) / 2;
+    EXPECT(of(middle) == bits + (bits & 1));
+    EXPECT(of(nextafterf(middle, 0)) == bits && of(nextafterf(middle, INFINITY)) == bits + 1);
+  }
+  EXPECT(of(INFINITY) == infinity && of(FLT_MAX) == infinity);
+  EXPECT(isnan(value(of(NAN))) && isnan(value(of(-NAN))));
+}
+
+TEST(numbers_of_16_bits_are_the_nearest) {
+  expect_nearest(bf16_of, bf16_value, 0x7f80);
+  expect_nearest(f16_of, f16_value, 0x7c00);
 }
