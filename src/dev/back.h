@@ -22,12 +22,17 @@ typedef struct DevOps {
   void *(*symbol)(DevModule *module, const char *name); /* NULL: not there */
   void (*unload)(DevModule *module);
   void (*copy)(Dev *dev, void *to, const void *from, size_t nbytes, Copy direction);
+  void *(*host_alloc)(Dev *dev, size_t nbytes); /* NULL, as the next two: malloc, and at once */
+  void (*host_free)(Dev *dev, void *at);
+  void (*copy_start)(Dev *dev, void *to, const void *from, size_t nbytes);
   void (*launch)(Dev *dev, void *function, void *const *pointers, int n, const DevLaunch *launch);
+  void (*call)(Dev *dev, void (*body)(void *self), void *self); /* NULL: at once */
   void (*sync)(Dev *dev);
   void *(*stream)(Dev *dev); /* NULL: none, and memory is the host's */
   void (*event_open)(DevEvent *event);
   void (*event_close)(DevEvent *event);
   void (*event_record)(DevEvent *event);
+  void (*event_wait)(const DevEvent *event); /* NULL: recorded is over */
   double (*event_seconds)(const DevEvent *a, const DevEvent *b);
 } DevOps;
 
@@ -59,9 +64,10 @@ struct DevEvent {
   Dev *dev;
   void *handle;
   double seconds; /* when it took place, on a cpu */
+  int64_t turn;   /* apart: how much must have run */
 };
 
-extern const DevOps dev_cpu, dev_null;
+extern const DevOps dev_apart, dev_cpu, dev_null;
 
 /* The cuda back end is the one thing that the module hpctrain_cuda.so holds; its entry point tells who built it for what. */
 typedef struct CudaModule {

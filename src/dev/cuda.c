@@ -155,6 +155,22 @@ static void cuda_copy(Dev *dev, void *to, const void *from, size_t nbytes, Copy 
   (direction == COPY_IN ? copy_in : copy_out)(card_of(dev), to, from, nbytes);
 }
 
+static void *cuda_host_alloc(Dev *dev, size_t nbytes) {
+  void *at;
+  card_of(dev);
+  CUDA(cudaMallocHost(&at, nbytes));
+  return at;
+}
+
+static void cuda_host_free(Dev *dev, void *at) {
+  card_of(dev);
+  CUDA(cudaFreeHost(at));
+}
+
+static void cuda_copy_start(Dev *dev, void *to, const void *from, size_t nbytes) {
+  CUDA(cudaMemcpyAsync(to, from, nbytes, cudaMemcpyDefault, card_of(dev)->stream));
+}
+
 /* --- code --------------------------------------------------------------------------------------------------------------- */
 
 typedef struct Cubin {
@@ -244,6 +260,10 @@ static void cuda_launch(Dev *dev, void *function, void *const *pointers, int n, 
   CUDA(cudaLaunchKernel(function, grid, block, args, launch->shared, card_of(dev)->stream));
 }
 
+static void cuda_call(Dev *dev, void (*body)(void *self), void *self) {
+  CUDA(cudaLaunchHostFunc(card_of(dev)->stream, body, self));
+}
+
 static void cuda_sync(Dev *dev) { CUDA(cudaStreamSynchronize(card_of(dev)->stream)); }
 
 static void cuda_event_open(DevEvent *event) {
@@ -256,6 +276,8 @@ static void cuda_event_open(DevEvent *event) {
 static void cuda_event_close(DevEvent *event) { CUDA(cudaEventDestroy(event->handle)); }
 
 static void cuda_event_record(DevEvent *event) { CUDA(cudaEventRecord(event->handle, card_of(event->dev)->stream)); }
+
+static void cuda_event_wait(const DevEvent *event) { CUDA(cudaEventSynchronize(event->handle)); }
 
 static double cuda_event_seconds(const DevEvent *a, const DevEvent *b) {
   float ms;
@@ -276,12 +298,17 @@ static const DevOps dev_cuda = {.kind = "cuda",
                                 .symbol = cuda_symbol,
                                 .unload = cuda_unload,
                                 .copy = cuda_copy,
+                                .host_alloc = cuda_host_alloc,
+                                .host_free = cuda_host_free,
+                                .copy_start = cuda_copy_start,
                                 .launch = cuda_launch,
+                                .call = cuda_call,
                                 .stream = cuda_stream,
                                 .sync = cuda_sync,
                                 .event_open = cuda_event_open,
                                 .event_close = cuda_event_close,
                                 .event_record = cuda_event_record,
+                                .event_wait = cuda_event_wait,
                                 .event_seconds = cuda_event_seconds};
 
 const CudaModule hpctrain_cuda = {CUDA_MODULE_SIZES, &dev_cuda};

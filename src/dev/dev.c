@@ -8,7 +8,7 @@
 #include "src/base/arena.h"
 #include "src/dev/back.h"
 
-static const DevOps *const backs[] = {&dev_cpu, &dev_null};
+static const DevOps *const backs[] = {&dev_apart, &dev_cpu, &dev_null};
 
 static const DevOps *back_find(const DevOptions *options) {
   const char *kind = options->kind;
@@ -65,6 +65,22 @@ void dev_copy_in(Dev *dev, void *to, const void *from, size_t nbytes) { dev->ops
 
 void dev_copy_out(Dev *dev, void *to, const void *from, size_t nbytes) { dev->ops->copy(dev, to, from, nbytes, COPY_OUT); }
 
+void *dev_host_alloc(Dev *dev, size_t nbytes) { return dev->ops->host_alloc ? dev->ops->host_alloc(dev, nbytes) : xmalloc(nbytes); }
+
+void dev_host_free(Dev *dev, void *at) {
+  if (at && dev->ops->host_free)
+    dev->ops->host_free(dev, at);
+  else
+    free(at);
+}
+
+void dev_copy_start(Dev *dev, void *to, const void *from, size_t nbytes) {
+  if (dev->ops->copy_start)
+    dev->ops->copy_start(dev, to, from, nbytes);
+  else
+    memcpy(to, from, nbytes);
+}
+
 size_t dev_allocated(const Dev *dev) { return dev->allocated; }
 
 size_t dev_allocated_peak(const Dev *dev) { return dev->peak; }
@@ -102,6 +118,13 @@ void dev_launch(Dev *dev, void *function, void *const *pointers, int n, const De
   dev->ops->launch(dev, function, pointers, n, launch);
 }
 
+void dev_call(Dev *dev, void (*body)(void *self), void *self) {
+  if (dev->ops->call)
+    dev->ops->call(dev, body, self);
+  else
+    body(self);
+}
+
 void *dev_stream(Dev *dev) { return dev->ops->stream ? dev->ops->stream(dev) : NULL; }
 
 bool dev_is_host(const Dev *dev) { return !dev->ops->stream; }
@@ -122,5 +145,9 @@ void dev_event_close(DevEvent *event) {
 }
 
 void dev_event_record(DevEvent *event) { event->dev->ops->event_record(event); }
+
+void dev_event_wait(const DevEvent *event) {
+  if (event->dev->ops->event_wait) event->dev->ops->event_wait(event);
+}
 
 double dev_event_seconds(const DevEvent *a, const DevEvent *b) { return b->dev->ops->event_seconds(a, b); }

@@ -15,7 +15,7 @@ typedef struct DevModule DevModule;
 typedef struct DevEvent DevEvent;
 
 typedef struct DevOptions {
-  const char *kind;     /* "cpu", "cuda", "null" (allocates nothing, runs nothing: for plans) */
+  const char *kind;     /* "cpu", "cuda", "null" (allocates nothing, runs nothing: for plans), "apart" (apart.c: for tests) */
   const char *compiler; /* cpu: "cc", or a path; "none": dev_build fails with the remedy */
   const char *cache;    /* folder of compiled code; NULL: $XDG_CACHE_HOME/hpctrain, then ~/.cache/hpctrain, then fallback */
   const char *fallback; /* the run folder, for when HOME is unset; may be NULL: then no cache */
@@ -49,6 +49,13 @@ size_t dev_allocated_peak(const Dev *dev); /* the most at any time */
 void dev_copy_in(Dev *dev, void *to, const void *from, size_t nbytes);
 void dev_copy_out(Dev *dev, void *to, const void *from, size_t nbytes);
 
+/* Memory of the host that copies go straight to and from; undefined at first. */
+void *dev_host_alloc(Dev *dev, size_t nbytes);
+void dev_host_free(Dev *dev, void *at); /* NULL is fine; nothing that was started uses it any more */
+/* Either way between the device's memory and such memory, without waiting: the host's side is whose it was again when an event
+ * that was recorded behind has taken place. */
+void dev_copy_start(Dev *dev, void *to, const void *from, size_t nbytes);
+
 /* --- code ---------------------------------------------------------------------------------------------------------------- */
 
 /* Builds n translation units into one loadable image (malloc'd), in parallel on this rank's threads.  Found in the cache by
@@ -79,6 +86,8 @@ typedef struct DevLaunch {
 /* Starts a function of a module on n addresses; launches follow one another.  A cpu has no use for `launch` (which may be NULL
  * there) and calls function(pointers, dev_threads). */
 void dev_launch(Dev *dev, void *function, void *const *pointers, int n, const DevLaunch *launch);
+/* Code of the host, in the order of launches; on a cpu it has run when this returns. */
+void dev_call(Dev *dev, void (*body)(void *self), void *self);
 /* What launches go into, for libraries: cuda's cudaStream_t; NULL elsewhere. */
 void *dev_stream(Dev *dev);
 void dev_sync(Dev *dev); /* until all that was started has ended; ends the job when something failed */
@@ -86,6 +95,7 @@ void dev_sync(Dev *dev); /* until all that was started has ended; ends the job w
 DevEvent *dev_event_open(Dev *dev);
 void dev_event_close(DevEvent *event);
 void dev_event_record(DevEvent *event);                         /* takes place behind what was started before */
+void dev_event_wait(const DevEvent *event);                     /* until it has taken place; not recorded: at once */
 double dev_event_seconds(const DevEvent *a, const DevEvent *b); /* from a to b, once b has taken place */
 
 #endif

@@ -2,6 +2,7 @@
 /* The cpu device: memory, compiled code and its cache, with a compiler in PATH that counts how often it compiles. */
 #include <errno.h>
 #include <fcntl.h>
+#include <signal.h>
 #include <stdint.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -377,4 +378,54 @@ TEST(the_null_device_holds_nothing) {
   dev_unload(module);
   free(image);
   dev_close(dev);
+}
+
+/* --- apart -------------------------------------------------------------------------------------------------------------- */
+
+static const char step_text[] = "void step(void *const *p, int threads) {\n  (void)threads;\n  int *a = p[0];\n"
+                                "  a[0] = a[0] * 3 + 1;\n}\n";
+
+static void triple(void *self) { *(int *)self *= 3; }
+
+TEST(apart_runs_in_order_what_was_started_and_waits_only_when_asked) {
+  Dev *dev = dev_open(&(DevOptions){.kind = "apart", .compiler = "cc", .cache = check_folder(), .threads = 1});
+  EXPECT(!dev_is_host(dev));
+  const char *text = step_text;
+  void *image;
+  size_t nbytes;
+  Why why;
+  CHECK(dev_try_build(dev, &text, 1, &image, &nbytes, NULL, &why));
+  DevModule *module = dev_load(dev, image, nbytes);
+  int *at = dev_alloc(dev, 2 * sizeof *at, "test"), *host = dev_host_alloc(dev, 2 * sizeof *host), one = 1, got[2];
+  DevEvent *event = dev_event_open(dev);
+  dev_event_wait(event); /* of nothing */
+  host[0] = 5;
+  dev_copy_start(dev, at, host, sizeof *at);
+  for (int i = 0; i < 3; i++) dev_launch(dev, dev_symbol(module, "step"), (void *[]){at}, 1, NULL);
+  dev_call(dev, triple, at);
+  dev_copy_start(dev, host + 1, at, sizeof *at);
+  dev_event_record(event);
+  dev_event_wait(event);
+  EXPECT(host[0] == 5 && host[1] == 3 * (3 * (3 * (3 * 5 + 1) + 1) + 1));
+  dev_copy_in(dev, at + 1, &one, sizeof one);
+  dev_copy_out(dev, got, at, sizeof got);
+  EXPECT(got[0] == host[1] && got[1] == 1);
+  dev_event_close(event);
+  dev_host_free(dev, host);
+  dev_free(dev, at, 2 * sizeof *at);
+  dev_unload(module);
+  dev_close(dev);
+  free(image);
+}
+
+TEST(the_host_that_touches_memory_apart_ends) {
+  pid_t child = fork();
+  if (!child) {
+    Dev *dev = dev_open(&(DevOptions){.kind = "apart", .compiler = "none", .threads = 1});
+    volatile int *at = dev_alloc(dev, sizeof *at, "test");
+    signal(SIGSEGV, SIG_DFL);
+    _exit(*at);
+  }
+  int status;
+  EXPECT(waitpid(child, &status, 0) == child && WIFSIGNALED(status) && WTERMSIG(status) == SIGSEGV);
 }
