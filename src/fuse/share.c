@@ -24,10 +24,11 @@ static bool can_share(const Step *s, int out, int in) {
   const Kernel *k = s->kernel;
   for (int o = 0; o < s->nout; o++) {
     if (s->out[o].place.buffer != out) continue;
-    if (k->values[k->outputs[o].value].level != LEVEL_FULL || s->out[o].dtype != DT_F32) return false;
+    if (k->values[k->outputs[o].value].level != LEVEL_FULL || !dtype_is_float(s->out[o].dtype)) return false;
     for (int i = 0; i < s->nin; i++) {
       if (s->in[i].place.buffer != in) continue;
-      bool same = s->in[i].place.offset == s->out[o].place.offset && s->in[i].dtype == DT_F32 &&
+      if (s->in[i].dtype != s->out[o].dtype) return false;
+      bool same = s->in[i].place.offset == s->out[o].place.offset &&
                   !memcmp(k->inputs[i].stride, k->outputs[o].stride, sizeof k->inputs[i].stride);
       if (!same && !apart(k, &k->inputs[i], &s->in[i], &k->outputs[o], &s->out[o])) return false;
     }

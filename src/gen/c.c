@@ -19,7 +19,7 @@ enum {
 
 /* --- accesses ----------------------------------------------------------------------------------------------------------- */
 
-/* "a3[j * 2]": an element of argument `name`, whose row starts at `name`. */
+/* "a3[j * 2]": an element of the argument whose row starts at `name`. */
 static void print_element(Gen *g, const char *name, int i, int64_t stride) {
   if (stride == 1)
     text_printf(g->text, "%s%d[j]", name, i);
@@ -38,9 +38,9 @@ static void print_value(Gen *g, int i) {
     gen_value(g, i, "j");
     return;
   }
-  text_printf(g->text, "%*sconst %s v%d = ", 2 * g->indent, "", gen_register_type[v->dtype], i);
+  text_printf(g->text, "%*sconst %s v%d = %s", 2 * g->indent, "", gen_register_type[v->dtype], i, gen_load(v->dtype));
   print_element(g, "a", v->input, column_stride(g, v->input));
-  text_printf(g->text, ";\n");
+  text_printf(g->text, "%s;\n", gen_close(v->dtype));
 }
 
 /* ROW values known once `sweep` sweeps are over (CONST values: level). */
@@ -97,7 +97,7 @@ static void print_stores(Gen *g) {
     text_printf(g->text, "%*s", 2 * g->indent, "");
     if (write == WRITE_ELEMENTS) {
       print_element(g, "b", o, column_stride(g, k->ninputs + o));
-      text_printf(g->text, " = v%d;\n", value);
+      text_printf(g->text, " = %sv%d%s;\n", gen_store(k->outputs[o].dtype), value, gen_close(k->outputs[o].dtype));
     } else {
       text_printf(g->text, "c%d[j] += v%d;\n", o, k->values[value].in[0]);
     }
@@ -109,7 +109,8 @@ static void print_row_stores(Gen *g) {
   for (int o = 0; o < k->noutputs; o++) {
     int value = k->outputs[o].value;
     Write write = loops_write(g->loops, k, o);
-    if (write == WRITE_ROW) gen_line(g, "b%d[0] = v%d;", o, value);
+    if (write == WRITE_ROW)
+      gen_line(g, "b%d[0] = %sv%d%s;", o, gen_store(k->outputs[o].dtype), value, gen_close(k->outputs[o].dtype));
     if (write == ADD_ROW) gen_line(g, "c%d[0] += v%d;", o, k->values[value].in[0]);
   }
 }

@@ -32,8 +32,20 @@ void gen_comment(Gen *g) {
 
 /* --- expressions -------------------------------------------------------------------------------------------------------- */
 
-const char *const gen_register_type[DT_COUNT] = {"float", "int32_t", "int64_t", "int32_t"};
-const char *const gen_memory_type[DT_COUNT] = {"float", "int32_t", "int64_t", "uint8_t"};
+const char *const gen_register_type[DT_COUNT] = {"float", "int32_t", "int64_t", "int32_t", "float", "float"};
+const char *const gen_memory_type[DT_COUNT] = {"float", "int32_t", "int64_t", "uint8_t", "uint16_t", "uint16_t"};
+
+/* Calls of what the preludes have to take a number of 16 bits out of memory, put one there, and round to one. */
+typedef struct Half {
+  const char *value, *bits, *round;
+} Half;
+
+static const Half halves[DT_COUNT] = {[DT_BF16] = {"hpt_bf16_value(", "hpt_bf16_bits(", "hpt_bf16_round("},
+                                      [DT_F16] = {"hpt_f16_value(", "hpt_f16_bits(", "hpt_f16_round("}};
+
+const char *gen_load(DType type) { return halves[type].value ? halves[type].value : ""; }
+const char *gen_store(DType type) { return halves[type].bits ? halves[type].bits : ""; }
+const char *gen_close(DType type) { return halves[type].bits ? ")" : ""; }
 
 /* Operands are @0, @1, @2; where one text cannot serve both, floats have the first and integers the second. */
 static const struct {
@@ -41,6 +53,7 @@ static const struct {
 } forms[OP_COUNT] = {
     [OP_COPY] = {"@0", "@0"},
     [OP_STOP] = {"@0", "@0"},
+    [OP_KEEP] = {"@0", NULL},
     [OP_NEG] = {"-@0", "-@0"},
     [OP_EXP] = {"hpt_exp(@0)", NULL},
     [OP_EXPM1] = {"hpt_expm1(@0)", NULL},
@@ -76,14 +89,17 @@ static void print_form(Text *text, const char *form, const KernelValue *v) {
 }
 
 static void print_cast(Gen *g, const KernelValue *v) {
+  const Half *half = &halves[v->dtype];
   if (v->dtype == DT_PRED)
     text_printf(g->text, "v%d != 0", v->in[0]);
+  else if (half->round && g->kernel->values[v->in[0]].dtype != v->dtype)
+    text_printf(g->text, "%s(float)v%d)", half->round, v->in[0]);
   else
     text_printf(g->text, "(%s)v%d", gen_register_type[v->dtype], v->in[0]);
 }
 
 static void print_const(Gen *g, const KernelValue *v) {
-  if (v->dtype != DT_F32) {
+  if (!dtype_is_float(v->dtype)) {
     CHECK(fabs(v->f) < 0x1p53);
     text_printf(g->text, "INT64_C(%" PRId64 ")", (int64_t)v->f);
   } else if (isnan(v->f)) {
@@ -107,7 +123,7 @@ static void print_iota(Gen *g, const KernelValue *v, const char *column) {
 
 static void print_pointwise(Gen *g, const KernelValue *v) {
   DType type = g->kernel->values[v->in[0]].dtype;
-  const char *form = type == DT_F32 ? forms[v->op].real : forms[v->op].integer;
+  const char *form = dtype_is_float(type) ? forms[v->op].real : forms[v->op].integer;
   if (v->op == OP_CAST) {
     print_cast(g, v);
   } else if (v->op == OP_SELECT) {
@@ -135,9 +151,9 @@ void gen_indices(Gen *g, int without) {
 }
 
 static void print_input(Gen *g, const KernelValue *v) {
-  text_printf(g->text, "i%d[0", v->input);
+  text_printf(g->text, "%si%d[0", gen_load(v->dtype), v->input);
   gen_row_offset(g, g->loops->stride[v->input]);
-  text_printf(g->text, "]");
+  text_printf(g->text, "]%s", gen_close(v->dtype));
 }
 
 void gen_value(Gen *g, int i, const char *column) {

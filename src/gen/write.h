@@ -3,7 +3,9 @@
  *
  * Value 7 is v7 everywhere, its accumulator s7; indices along outer axes are x0, x1, …; input and output addresses are i0, o0
  * and, at the row, a0, b0.  Elementary functions are called by names (hpt_exp) that each target's prelude defines, as it does
- * int32_t, int64_t, uint8_t, INT64_C, HPT_INF and HPT_NAN. */
+ * int32_t, int64_t, uint8_t, uint16_t, INT64_C, HPT_INF and HPT_NAN.
+ *
+ * A number of 16 bits is a float in a register, always one that its type can hold: only casts round. */
 #ifndef GEN_WRITE_H
 #define GEN_WRITE_H
 
@@ -18,6 +20,9 @@ typedef struct Gen {
 } Gen;
 
 extern const char *const gen_register_type[DT_COUNT], *const gen_memory_type[DT_COUNT];
+const char *gen_load(DType type);  /* before what is in memory, to make it a register's: "hpt_bf16_value(", or "" */
+const char *gen_store(DType type); /* before what is in a register, to make it memory's */
+const char *gen_close(DType type); /* after either: ")" or "" */
 
 void gen_line(Gen *g, const char *format, ...) __attribute__((format(printf, 2, 3)));
 void gen_comment(Gen *g);                           /* the kernel's own, as one */

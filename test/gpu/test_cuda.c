@@ -29,7 +29,7 @@ TEST(memory_that_is_not_there_names_sizes_and_remedy) {
 
 /* What a GPU without the features of this one would run. */
 static void *foreign_image(size_t *nbytes) {
-  Dev *other = cuda_device_try("sm_75", 1);
+  Dev *other = cuda_device_try("sm_120", 1);
   CudaKernels *kernels = cuda_kernels_open();
   Arena *arena = arena_open();
   cuda_kernels_add(kernels, kernel_random(arena, 1)->kernel, 0);
@@ -43,7 +43,7 @@ static void *foreign_image(size_t *nbytes) {
 
 TEST(code_for_another_gpu_or_damaged_code_is_refused) {
   if (!cuda_has_gpu()) return;
-  EXPECT_FAIL(FAIL_MACHINE, "it is for sm_75, GPU 0 (", {
+  EXPECT_FAIL(FAIL_MACHINE, "it is for sm_120, GPU 0 (", {
     size_t nbytes;
     void *image = foreign_image(&nbytes);
     dev_load(device_open(0), image, nbytes);

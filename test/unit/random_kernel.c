@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Each value carries an interval and a bound of the error that float arithmetic may leave in it, so that the tolerance of an
  * output follows from how it is computed.  "grid" values are multiples of a quarter that floats hold exactly: what jumps
- * (comparisons, casts to integers) is made of them alone. */
+ * (comparisons, casts to integers) is made of them alone.  A cast to 16 bits of a grid value must be exact; of others it may
+ * fall on either side of a tie. */
 #include "test/unit/random_kernel.h"
 
 #include <math.h>
@@ -97,7 +98,7 @@ static int push(Maker *m, KernelValue v, Range r) {
 }
 
 static void make_input(Maker *m) {
-  static const DType types[] = {DT_F32, DT_F32, DT_F32, DT_F32, DT_I32, DT_I64, DT_PRED};
+  static const DType types[] = {DT_F32, DT_F32, DT_F32, DT_BF16, DT_BF16, DT_F16, DT_I32, DT_I64, DT_PRED};
   static const Range ranges[] = {{-2, 2, 0, true}, {0.5, 3, 0, true}, {-9, 9, 0, true}};
   int last = m->k->domain.rank - 1, i = m->k->ninputs++;
   DType dtype = types[draw(m, sizeof types / sizeof *types)];
@@ -114,10 +115,10 @@ static void make_input(Maker *m) {
 }
 
 static void make_const(Maker *m) {
-  static const DType types[] = {DT_F32, DT_F32, DT_I32, DT_I64, DT_PRED};
-  DType dtype = types[draw(m, 5)];
+  static const DType types[] = {DT_F32, DT_F32, DT_F32, DT_BF16, DT_F16, DT_I32, DT_I64, DT_PRED};
+  DType dtype = types[draw(m, sizeof types / sizeof *types)];
   double f = dtype == DT_PRED ? (double)draw(m, 2) : (double)draw(m, 9) - 4;
-  if (dtype == DT_F32 && chance(m, 2)) f += 0.25;
+  if (dtype_is_float(dtype) && chance(m, 2)) f += 0.25;
   push(m, (KernelValue){.kop = K_CONST, .dtype = dtype, .f = f}, (Range){f, f, 0, true});
 }
 
@@ -233,12 +234,23 @@ static Range range_union(const Range *a, const Range *b) {
   return (Range){fmin(a->lo, b->lo), fmax(a->hi, b->hi), fmax(a->error, b->error), a->grid && b->grid};
 }
 
+/* Of a cast to a float of any size; false: it may become infinite. */
+static bool try_round(DType dtype, const Range *a, Range *r) {
+  *r = *a;
+  if (dtype == DT_F32) return true;
+  if (bound(a) > 6e4) return false;
+  r->lo = dtype_round(dtype, (float)a->lo);
+  r->hi = dtype_round(dtype, (float)a->hi);
+  if (!a->grid) r->error += dtype == DT_BF16 ? 0x1p-7 * bound(a) : 0x1p-10 * bound(a) + 0x1p-24;
+  return true;
+}
+
 /* Whether the op may be applied to values v->in, and then the result's type and range. */
 static bool try_op(const Maker *m, const OpSpec *s, KernelValue *v, Range *r) {
   const Range *in[3];
   DType type[3];
   for (int i = 0; i < v->nin; i++) in[i] = &m->range[v->in[i]], type[i] = m->k->values[v->in[i]].dtype;
-  bool real = type[0] == DT_F32, number = type[0] != DT_PRED;
+  bool real = type[0] == DT_F32, truth = type[0] == DT_PRED, number = real || (!truth && !dtype_is_float(type[0]));
   if (s->real && !real) return false;
   v->dtype = type[0];
   switch (s->kind) {
@@ -266,11 +278,11 @@ static bool try_op(const Maker *m, const OpSpec *s, KernelValue *v, Range *r) {
     *r = (Range){0, 1, 0, true};
     v->dtype = DT_PRED;
     if (s->op == OP_FINITE) return true;
-    return type[0] == type[1] && number == (s->op != OP_AND) && in[0]->grid && in[1]->grid;
+    return type[0] == type[1] && (s->op == OP_AND ? truth : number) && in[0]->grid && in[1]->grid;
   case CHOICE:
     *r = range_union(in[1], in[2]);
     v->dtype = type[1];
-    return !number && type[1] == type[2];
+    return truth && type[1] == type[2];
   case MULTIPLY_ADD:
     *r = range_product(in[0], in[1]);
     *r = range_sum(r, in[2], OP_ADD);
@@ -278,17 +290,18 @@ static bool try_op(const Maker *m, const OpSpec *s, KernelValue *v, Range *r) {
   default: /* CONVERSION: v->dtype has been drawn by the caller, kept in axis */
     v->dtype = (DType)v->axis;
     v->axis = 0;
+    if (dtype_is_float(v->dtype)) return try_round(v->dtype, in[0], r);
     *r = *in[0];
     if (v->dtype == DT_PRED) r->lo = 0, r->hi = 1;
-    return v->dtype == DT_F32 || in[0]->grid;
+    return in[0]->grid;
   }
 }
 
 static void finish_value(Maker *m, KernelValue v, Range r, bool *made) {
-  double most = v.dtype == DT_F32 ? LARGEST : 1e6;
+  double most = dtype_is_float(v.dtype) ? LARGEST : 1e6;
   *made = bound(&r) <= most && r.error <= 1e-2 * fmax(1, bound(&r));
   if (!*made) return;
-  if (bound(&r) > 1e5) r.grid = r.grid && v.dtype != DT_F32;
+  if (bound(&r) > 1e5) r.grid = r.grid && !dtype_is_float(v.dtype);
   for (int i = 0; i < v.nin && v.kop == K_POINTWISE; i++)
     if (m->k->values[v.in[i]].level > v.level) v.level = m->k->values[v.in[i]].level;
   if (v.kop == K_POINTWISE && v.level < LEVEL_FULL && chance(m, 8)) v.level = LEVEL_FULL;
@@ -332,7 +345,8 @@ static void make_reduction(Maker *m, KernelOp kop) {
   for (int tries = 0; !made && tries < 50; tries++) {
     int x = draw_value(m);
     const KernelValue *in = &m->k->values[x];
-    if (in->dtype == DT_PRED || (in->level != LEVEL_FULL && !(kop == K_COLUMN_SUM && in->level == LEVEL_ROW))) continue;
+    bool number = in->dtype == DT_F32 || in->dtype == DT_I32 || in->dtype == DT_I64;
+    if (!number || (in->level != LEVEL_FULL && !(kop == K_COLUMN_SUM && in->level == LEVEL_ROW))) continue;
     KernelValue v = {.kop = kop, .dtype = in->dtype, .level = kop == K_COLUMN_SUM ? LEVEL_COLUMN : LEVEL_ROW, .in = {x}, .nin = 1};
     Range r = kop == K_MAXIMUM ? m->range[x] : range_reduced(&m->range[x], kop == K_SUM ? m->columns : m->rows);
     finish_value(m, v, r, &made);
@@ -401,13 +415,17 @@ static void element_write(void *at, DType dtype, double x) {
   if (dtype == DT_I32) *(int32_t *)at = (int32_t)x;
   if (dtype == DT_I64) *(int64_t *)at = (int64_t)x;
   if (dtype == DT_PRED) *(uint8_t *)at = x != 0;
+  if (dtype == DT_BF16) *(uint16_t *)at = bf16_of((float)x);
+  if (dtype == DT_F16) *(uint16_t *)at = f16_of((float)x);
 }
 
 static double element_read(const void *at, DType dtype) {
-  return dtype == DT_F32   ? (double)*(const float *)at
-         : dtype == DT_I32 ? *(const int32_t *)at
-         : dtype == DT_I64 ? (double)*(const int64_t *)at
-                           : *(const uint8_t *)at;
+  return dtype == DT_F32    ? (double)*(const float *)at
+         : dtype == DT_BF16 ? (double)bf16_value(*(const uint16_t *)at)
+         : dtype == DT_F16  ? (double)f16_value(*(const uint16_t *)at)
+         : dtype == DT_I32  ? *(const int32_t *)at
+         : dtype == DT_I64  ? (double)*(const int64_t *)at
+                            : *(const uint8_t *)at;
 }
 
 /* Bytes from an access's start to the element of (row, column). */
@@ -433,7 +451,7 @@ static void fill_memory(Maker *m) {
     for (int64_t i = 0; i < m->rows; i++)
       for (int64_t j = 0; j < m->columns; j++) {
         double f = r->lo + 0.25 * (double)draw(m, (int64_t)((r->hi - r->lo) * 4) + 1);
-        if (x->dtype != DT_F32) f = floor(f) < r->lo ? ceil(f) : floor(f);
+        if (!dtype_is_float(x->dtype)) f = floor(f) < r->lo ? ceil(f) : floor(f);
         element_write(c->memory + c->at[x->input] + element_offset(m->k, arg, i, j), x->dtype, f);
       }
   }
@@ -495,7 +513,8 @@ static double evaluate_element(const KernelCase *c, double *const *value, int v,
   }
   double f = op_eval(x->op)(in[0], in[1], in[2]);
   if (x->op == OP_CAST && x->dtype == DT_PRED) return f != 0;
-  return x->op == OP_CAST && x->dtype != DT_F32 ? trunc(f) : f;
+  if (x->op != OP_CAST || x->dtype == DT_F32) return f;
+  return dtype_is_float(x->dtype) ? dtype_round(x->dtype, (float)f) : trunc(f);
 }
 
 static void evaluate_reduction(const KernelValue *x, const double *in, double *out, int64_t rows, int64_t columns) {
