@@ -8,8 +8,8 @@
  * sum over all rows of a FULL value; written to per-block partials and finished by a kernel of its own).  Views between
  * kernels cost nothing: they are offsets and strides of an access.
  *
- * Reduction order depends on the domain alone: rows are cut into `blocks` blocks of equal size (the last may be shorter);
- * within a block rows follow one another; partials are added in block order. */
+ * Reduction order depends on the domain and the options alone: rows are cut into `blocks` blocks of equal size (the last may be
+ * shorter); within a block rows follow one another; partials are added in block order. */
 #ifndef FUSE_FUSE_H
 #define FUSE_FUSE_H
 
@@ -71,7 +71,7 @@ typedef struct KernelArg {
 
 typedef struct Kernel {
   Shape domain; /* rank >= 1; a scalar's is (1) */
-  int blocks;   /* of rows; fixed by the domain */
+  int blocks;   /* of rows; fixed by the domain and the options */
   int nvalues, ninputs, noutputs;
   KernelValue *values;
   KernelArg *inputs, *outputs; /* a COLUMN output is written as (blocks, columns) partials, dense; (blocks, 1) if the
@@ -117,8 +117,13 @@ typedef struct Program {
   int peak_step;    /* a step where that many are alive */
 } Program;
 
+/* For GPUs, all of them alike: two blocks for each of the 132 multiprocessors of an H200, not too long for small batches. */
+enum { GPU_COLUMN_BLOCKS = 264, GPU_COLUMN_BLOCK_ROWS = 4 };
+
 typedef struct FuseOptions {
   bool unfused; /* every node a kernel of its own: the judge of fusion */
+  /* Sums over rows are cut into at most so many blocks of at least so many rows; 0: as suits a CPU. */
+  int column_blocks, column_block_rows;
   /* Workspace of a big op in bytes (its step is complete but for the workspace buffer), or NULL: none. */
   size_t (*workspace)(void *self, const Step *step, const Graph *g);
   void *self;

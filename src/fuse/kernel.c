@@ -4,7 +4,7 @@
 
 #include "src/fuse/lower.h"
 
-enum { ROW_BLOCKS = 64, COLUMN_BLOCKS = 32, COLUMN_BLOCK_ROWS = 16 };
+enum { ROW_BLOCKS = 64, CPU_COLUMN_BLOCKS = 32, CPU_COLUMN_BLOCK_ROWS = 16 };
 
 typedef struct Build {
   Lower *l;
@@ -149,6 +149,14 @@ static void finish_column(Lower *l, int node, StepArg partials, int blocks) {
   finish(&b, node);
 }
 
+static int count_blocks(const FuseOptions *o, int64_t rows, bool column) {
+  int64_t each = o->column_block_rows ? o->column_block_rows : CPU_COLUMN_BLOCK_ROWS;
+  int64_t most = o->column_blocks ? o->column_blocks : CPU_COLUMN_BLOCKS;
+  int64_t blocks = column ? (rows + each - 1) / each : rows;
+  if (!column) most = ROW_BLOCKS;
+  return (int)(blocks < most ? blocks : most);
+}
+
 void lower_kernel(Lower *l, int group) {
   const Ints *members = &l->members[group];
   Build b = {.l = l, .group = group, .domain = domain_of(l->g, graph_node(l->g, members->at[0]))};
@@ -165,9 +173,7 @@ void lower_kernel(Lower *l, int group) {
       if (!mine && !constant_of(l->g, x->in[k])) lower_require(l, x->in[k]);
     }
   }
-  int64_t rows = shape_size(&b.domain) / columns(&b.domain);
-  int64_t blocks = column ? (rows + COLUMN_BLOCK_ROWS - 1) / COLUMN_BLOCK_ROWS : rows, most = column ? COLUMN_BLOCKS : ROW_BLOCKS;
-  b.blocks = (int)(blocks < most ? blocks : most);
+  b.blocks = count_blocks(l->options, shape_size(&b.domain) / columns(&b.domain), column);
   for (int m = 0; m < members->n; m++) add_member(&b, members->at[m]);
   Ints partial = {0};
   VEC(StepArg) partials = {0};

@@ -133,7 +133,8 @@ static void case_run(Dev *dev, const struct Case *c, bool verbose) {
   Arena *arena = arena_open();
   Graph *g = graph_open(arena);
   c->build(g, c->n, c->m);
-  Bench b = {.dev = dev, .program = fuse_program(arena, g, &(FuseOptions){0}), .kernels = cuda_kernels_open()};
+  FuseOptions fuse = {.column_blocks = GPU_COLUMN_BLOCKS, .column_block_rows = GPU_COLUMN_BLOCK_ROWS};
+  Bench b = {.dev = dev, .program = fuse_program(arena, g, &fuse), .kernels = cuda_kernels_open()};
   const Program *p = b.program;
   b.kernel = arena_array(arena, int, p->nsteps);
   for (int i = 0; i < p->nsteps; i++) b.kernel[i] = cuda_kernels_add(b.kernels, p->steps[i].kernel, cuda_aligned(&p->steps[i]));

@@ -238,3 +238,41 @@ TEST(a_printed_program_tells_every_step_and_buffer) {
   text_close(&text);
   arena_close(arena);
 }
+
+/* A sum over the rows of (T,C), printed. */
+static void print_column_sum(int64_t T, int64_t C, const FuseOptions *options, Text *text) {
+  Arena *arena = arena_open();
+  Graph *g = graph_open(arena);
+  graph_var(g, (Var){.name = "x", .class = VAR_INPUT, .shape = SHAPE(T, C)});
+  graph_var(g, (Var){.name = "y", .class = VAR_OUTPUT, .shape = SHAPE(1, C)});
+  ir_store(g, "y", ir_reduce(g, OP_SUM, ir_load(g, "x"), 0));
+  program_print(fuse_program(arena, g, options), text);
+  arena_close(arena);
+}
+
+TEST(sums_over_rows_are_cut_into_blocks_by_shape_and_options) {
+  static const struct {
+    int64_t rows;
+    FuseOptions options;
+    const char *expected, *finish;
+  } cases[] = {
+      {1000, {0}, "(1000 x 48), 32 blocks", "(48 x 32), "},
+      {40, {0}, "(40 x 48), 3 blocks", "(48 x 3), "},
+      {16, {0}, "(16 x 48), 1 block\n", NULL},
+      {1000,
+       {.column_blocks = GPU_COLUMN_BLOCKS, .column_block_rows = GPU_COLUMN_BLOCK_ROWS},
+       "(1000 x 48), 250 blocks",
+       "(48 x 250), "},
+      {8192,
+       {.column_blocks = GPU_COLUMN_BLOCKS, .column_block_rows = GPU_COLUMN_BLOCK_ROWS},
+       "(8192 x 48), 264 blocks",
+       "(48 x 264), "},
+      {100, {.column_blocks = 5}, "(100 x 48), 5 blocks", "(48 x 5), "},
+  };
+  for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
+    Text text = {0};
+    print_column_sum(cases[i].rows, 48, &cases[i].options, &text);
+    EXPECT(strstr(text.at, cases[i].expected) && (!cases[i].finish || strstr(text.at, cases[i].finish)));
+    text_close(&text);
+  }
+}
