@@ -16,7 +16,13 @@
 
 enum { IGNORED = -100 };
 
-static const double TOLERANCE_LOGITS = 2e-5, TOLERANCE_GRADIENT = 2e-4, TOLERANCE_STEP = 2e-4;
+/* By precision.compute; in 16 bits what their rounding costs. */
+typedef struct Tolerance {
+  double logits, gradient, loss, step;
+} Tolerance;
+static const Tolerance tolerances[] = {[PRECISION_FP32] = {2e-5, 2e-4, 2e-5, 2e-4},
+                                       [PRECISION_BF16] = {2e-2, 3e-2, 1e-2, 1e-2},
+                                       [PRECISION_FP16] = {2e-2, 3e-2, 1e-2, 1e-2}};
 
 typedef struct Verify {
   Arena *arena;
@@ -26,6 +32,7 @@ typedef struct Verify {
   Dev *dev;
   ModelConfig model;
   const char *folder; /* of the model */
+  const Tolerance *tolerance;
   int threads, wrong; /* wrong: comparisons out of tolerance */
 } Verify;
 
@@ -113,7 +120,7 @@ static void compare_gradients(Verify *v, Engine *engine, const Reference *ref, R
     reference_read(ref, name, theirs, n);
     Distance d = {0, 0};
     if (comm_rank(v->comm) == 0) distance_add(&d, mine, theirs, n);
-    report(v, name, distance(v, &d), TOLERANCE_GRADIENT);
+    report(v, name, distance(v, &d), v->tolerance->gradient);
     reference_dump(dump, name, states->params[p].shape.rank, states->params[p].shape.dim, mine);
     free(mine);
     free(theirs);
@@ -148,14 +155,14 @@ static void verify_batch(Verify *v, const char *path, const char *dump_path) {
   reference_read(ref, "logits", theirs, B * S * v->model.vocab);
   Distance d = {0, 0};
   distance_add(&d, engine_logits(engine), theirs + (rows.real ? before : 0), mine);
-  report(v, "logits", distance(v, &d), TOLERANCE_LOGITS);
+  report(v, "logits", distance(v, &d), v->tolerance->logits);
   free(theirs);
   dump_logits(v, &rows, engine_logits(engine), B, S, dump);
   compare_gradients(v, engine, ref, dump);
   StepResult step = engine_update(engine, 0); /* last: it gives the loss over all ranks */
   float loss = (float)step.loss, want;
   reference_read(ref, "loss", &want, 1);
-  report(v, "loss", relative(loss, want), TOLERANCE_LOGITS);
+  report(v, "loss", relative(loss, want), v->tolerance->loss);
   reference_dump(dump, "loss", 0, NULL, &loss);
   reference_dump_close(dump);
   engine_close(engine);
@@ -190,9 +197,9 @@ static void verify_training(Verify *v, const char *path) {
   }
   char what[64];
   snprintf(what, sizeof what, "loss, worst of %d steps", t->steps);
-  report(v, what, worst_loss, TOLERANCE_STEP);
+  report(v, what, worst_loss, v->tolerance->step);
   snprintf(what, sizeof what, "gradient norm, worst of %d steps", t->steps);
-  report(v, what, worst_norm, TOLERANCE_STEP);
+  report(v, what, worst_norm, v->tolerance->step);
   engine_close(engine);
   arena_close(arena);
 }
@@ -229,6 +236,7 @@ int cmd_verify(int argc, char **argv) {
   keys[nkeys++] = (char *)arena_printf(v.arena, "model.from=%s", v.folder);
   v.comm = comm_boot(&argc, &argv);
   v.config = config_parse(v.arena, "verify", run_text, nkeys, keys);
+  v.tolerance = &tolerances[v.config->precision.compute];
   v.model = setup_model(v.arena, v.config, &warnings);
   if (warnings.n && comm_rank(v.comm) == 0) fprintf(stderr, "warn   %s", warnings.at);
   text_close(&warnings);

@@ -27,8 +27,8 @@ typedef enum Tokenizer { TOKENIZER_NONE, TOKENIZER_BYTES } Tokenizer;
 typedef enum Schedule { SCHEDULE_CONSTANT, SCHEDULE_LINEAR, SCHEDULE_COSINE, SCHEDULE_WSD } Schedule;
 typedef enum Strategy { STRATEGY_NO_SHARD, STRATEGY_FULL_SHARD } Strategy;
 typedef enum Accumulate { ACCUMULATE_WHOLE, ACCUMULATE_SHARD } Accumulate;
-typedef enum Precision { PRECISION_FP32 } Precision;
-typedef enum Recompute { RECOMPUTE_NONE, RECOMPUTE_BLOCK } Recompute;
+typedef enum Precision { PRECISION_FP32, PRECISION_BF16, PRECISION_FP16 } Precision;
+typedef enum Recompute { RECOMPUTE_NONE, RECOMPUTE_CHEAP, RECOMPUTE_BLOCK } Recompute;
 typedef enum DeviceKind { DEVICE_KIND_AUTO, DEVICE_KIND_CPU, DEVICE_KIND_CUDA } DeviceKind;
 typedef enum MatmulChoice { MATMUL_AUTO, MATMUL_ONEDNN, MATMUL_CBLAS, MATMUL_OWN } MatmulChoice;
 typedef enum Nonfinite { NONFINITE_SKIP, NONFINITE_STOP } Nonfinite;
@@ -105,6 +105,9 @@ typedef struct Config {
     bool fuse;
     int64_t threads; /* a rank; 0: its share of the cores */
   } cpu;
+  struct {
+    bool graph;
+  } gpu;
   struct {
     int nonfinite;
   } health;

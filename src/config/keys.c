@@ -34,6 +34,7 @@ const Section sections[] = {
     {"eval", "validation loss", "evaluation, validation, validate"},
     {"device", "where the arithmetic runs", NULL},
     {"cpu", "kernels on a CPU", NULL},
+    {"gpu", "kernels on a GPU", NULL},
     {"health", "what to do when numbers go bad", NULL},
     {"log", "progress lines", "logging, metrics"},
 };
@@ -148,14 +149,15 @@ const Key keys[] = {
     {KEY(parallel, units_alive, KEY_INT), .fallback = "2", .min = 1, .max = 10000, .help = "gathered blocks at a time (full_shard)",
      .elsewhere = "limit_all_gathers, prefetch_factor"},
 
-    {KEY(precision, compute, KEY_CHOICE), .fallback = "fp32", .choices = LIST("fp32"), .help = "of forward and backward",
+    {KEY(precision, compute, KEY_CHOICE), .fallback = "fp32", .choices = LIST("fp32", "bf16"),
+     .help = "of matrix products, attention and kept activations; sums, norms and softmax stay fp32",
      .elsewhere = "dtype, param_dtype, mixed_precision_param"},
     {KEY(precision, master, KEY_CHOICE), .fallback = "fp32", .choices = LIST("fp32"), .help = "of the weights that are updated"},
-    {KEY(precision, reduce, KEY_CHOICE), .fallback = "fp32", .choices = LIST("fp32"), .help = "of gradients between ranks",
+    {KEY(precision, reduce, KEY_CHOICE), .fallback = "fp32", .choices = LIST("fp32", "bf16"), .help = "of gradients between ranks",
      .elsewhere = "reduce_dtype, mixed_precision_reduce, grad_reduce_in_fp32"},
 
-    {KEY(memory, recompute, KEY_CHOICE), .fallback = "none", .choices = LIST("none", "block"),
-     .help = "block: keep a block's input, compute the rest again",
+    {KEY(memory, recompute, KEY_CHOICE), .fallback = "none", .choices = LIST("none", "cheap", "block"),
+     .help = "cheap: norms, activations and rotations again; block: all but a block's input",
      .elsewhere = "activation_checkpointing, gradient_checkpointing, recompute_granularity, ac_mode"},
 
     {KEY(checkpoint, every, KEY_AMOUNT), .units = STEPS, .fallback = "1000 steps", .min = 1, .max = MANY, .example = "1000 steps",
@@ -181,6 +183,8 @@ const Key keys[] = {
     {KEY(cpu, fuse, KEY_BOOL), .fallback = "true", .help = "false: every node a kernel of its own, to find faults"},
     {KEY(cpu, threads, KEY_INT), .fallback = "auto", .word = "auto", .min = 1, .max = 4096,
      .help = "a rank; auto: its share of the cores", .elsewhere = "omp_num_threads, num_threads"},
+
+    {KEY(gpu, graph, KEY_BOOL), .fallback = "true", .help = "programs as CUDA graphs; false: kernel by kernel, to find faults"},
 
     {KEY(health, nonfinite, KEY_CHOICE), .fallback = "skip", .choices = LIST("skip", "stop"),
      .help = "a step whose gradient is inf or nan", .elsewhere = "check_for_nan_in_loss_and_grad"},

@@ -6,7 +6,14 @@
 #include "src/exec/exec.h"
 #include "src/exec/private.h"
 
-const char *const compile_stages[] = {"model", "recompute", "shard", "simplify", "accumulate", "schedule", "fuse", NULL};
+const char *const compile_stages[] = {"model",      "recompute", "precision", "shard", "simplify",
+                                      "accumulate", "schedule",  "fuse",      NULL};
+
+static int big_type(DType dtype) {
+  static const int types[DT_COUNT] = {[DT_F32] = BIG_F32, [DT_BF16] = BIG_BF16, [DT_F16] = BIG_F16, [DT_I32] = BIG_I32};
+  CHECK(dtype == DT_I32 || dtype_is_float(dtype));
+  return types[dtype];
+}
 
 BigCall big_call(const Step *step, int threads) {
   BigCall call = {.n = {step->n[0], step->n[1]}, .f = step->f, .threads = threads};
@@ -14,7 +21,7 @@ BigCall big_call(const Step *step, int threads) {
     const StepArg *arg = i < step->nin ? &step->in[i] : &step->out[i - step->nin];
     BigView *view = i < step->nin ? &call.in[i] : &call.out[i - step->nin];
     view->rank = arg->shape.rank;
-    view->type = arg->dtype == DT_I32 ? BIG_I32 : BIG_F32;
+    view->type = big_type(arg->dtype);
     memcpy(view->dim, arg->shape.dim, sizeof view->dim);
     memcpy(view->stride, arg->place.stride, sizeof view->stride);
   }
@@ -42,7 +49,7 @@ static size_t workspace(void *self, const Step *step, const Graph *g) {
   (void)g;
   const Choices *choices = self;
   if (step->kind == STEP_COLLECTIVE_START)
-    return comm_workspace(collective_kind(step->op), collective_count(step), step->in[0].dtype, (int)step->n[1]);
+    return choices->cuda ? 0 : comm_workspace(collective_kind(step->op), collective_count(step), step->in[0].dtype, (int)step->n[1]);
   BigCall call = big_call(step, choices->threads);
   if (choices->cuda) return gpu_workspace(step, &call);
   return kernels_workspace(op_table[step->op].name, &call, only_row(step, choices));
@@ -66,16 +73,24 @@ static const Graph *stage(const Stages *s, const char *name, const Graph *g) {
   return g;
 }
 
+/* What is done to programs that run the model. */
+static const Graph *micro_passes(const Stages *s, const Graph *g, Arena *scratch, const StateTable *table, const Choices *choices,
+                                 bool first, bool last) {
+  PrecisionOptions precision = {choices->compute, choices->cuda ? choices->compute : DT_F32};
+  ShardOptions shard = {choices->compute, choices->reduce, MESH_DP_SHARD, choices->whole, first, last};
+  g = stage(s, "precision", pass_precision(g, scratch, &precision));
+  return pass_shard(g, scratch, table, &shard);
+}
+
 Program *compile(Arena *arena, const Graph *g, const StateTable *table, const Choices *choices, const char *name, bool first,
                  bool last, const CompileWatch *watch) {
   Stages s = {name, watch};
   Arena *scratch = arena_open(); /* of all that lies between the graph and the program */
   stage(&s, "model", g);
   g = graph_simplify(g, scratch);
-  if (choices->recompute_block) g = pass_recompute_block(g, scratch);
+  if (choices->forget != FORGET_NOTHING) g = pass_recompute(g, scratch, choices->forget);
   stage(&s, "recompute", g);
-  ShardOptions shard = {.axis = MESH_DP_SHARD, .whole = choices->whole, .first = first, .last = last};
-  if (has_parameters(g)) g = pass_shard(g, scratch, table, &shard);
+  if (has_parameters(g)) g = micro_passes(&s, g, scratch, table, choices, first, last);
   stage(&s, "shard", g);
   g = stage(&s, "simplify", graph_simplify(g, scratch));
   g = stage(&s, "accumulate", pass_accumulate(g, scratch));

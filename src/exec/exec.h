@@ -17,13 +17,16 @@
 /* --- compile -------------------------------------------------------------------------------------------------------------- */
 
 typedef struct Choices {
-  bool recompute_block;
+  Forget forget;      /* memory.recompute */
+  DType compute;      /* precision.compute: of parameters, operands of big ops and what is kept of activations */
+  DType reduce;       /* precision.reduce: of gradients between ranks */
   bool whole;         /* parallel.accumulate: whole */
   int units_alive;    /* >= 1 */
   bool unfused;       /* every node a kernel of its own */
   const char *matmul; /* cpu.matmul: "auto" or a row's name */
   int threads;        /* of a rank */
   bool cuda;          /* programs are for a GPU */
+  bool graph;         /* gpu.graph: each is captured once and launched as one */
   bool tune;          /* run.tune: products that tuned does not name are measured */
   const char *tuned;  /* what job_choices gave before; NULL: nothing */
 } Choices;

@@ -108,6 +108,8 @@ static void rule_none(Diff *d, int x, int dy) { (void)d, (void)x, (void)dy; }
 
 static void rule_same(Diff *d, int x, int dy) { contribute(d, input(d, x, 0), dy); }
 
+static void rule_keep(Diff *d, int x, int dy) { contribute(d, input(d, x, 0), ir_unary(d->g, OP_KEEP, dy)); }
+
 static void rule_cast(Diff *d, int x, int dy) {
   if (graph_node(d->g, input(d, x, 0))->dtype == DT_F32) contribute(d, input(d, x, 0), ir_cast(d->g, DT_F32, dy));
 }
@@ -270,6 +272,7 @@ static Rule *const rules[OP_COUNT] = {
     [OP_LOAD] = rule_none,
     [OP_COPY] = rule_same,
     [OP_STOP] = rule_none,
+    [OP_KEEP] = rule_keep,
     [OP_NEG] = rule_neg,
     [OP_EXP] = rule_exp,
     [OP_EXPM1] = rule_expm1,

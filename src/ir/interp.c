@@ -163,6 +163,7 @@ static const InterpRow interp_table[OP_COUNT] = {
     [OP_LOAD] = {.eval = NULL},
     [OP_COPY] = {.eval = NULL},
     [OP_STOP] = {.eval = NULL},
+    [OP_KEEP] = {.eval = NULL},
     [OP_NEG] = UNARY(f_neg),
     [OP_EXP] = UNARY(exp),
     [OP_EXPM1] = UNARY(expm1),
@@ -249,6 +250,13 @@ static void release(Value *value, int owner, int now) {
   value[owner].at = NULL;
 }
 
+/* What is computed in one go is rounded to the type of its results; an attention's lse is in F32. */
+static void round_results(const Graph *g, const Node *node, double *at) {
+  int64_t n = node->op == OP_ATTENTION_GRAD ? interp_result_offset(g, node, INT_MAX) : shape_size(&node->shape);
+  if (node->dtype == DT_F32 || !dtype_is_float(node->dtype)) return;
+  for (int64_t i = 0; i < n; i++) at[i] = dtype_round(node->dtype, (float)at[i]);
+}
+
 void graph_interpret(const Graph *g, double *const *var, InterpCollective *collective, void *self) {
   int n = g->nodes.n;
   Arena *arena = arena_open();
@@ -262,6 +270,7 @@ void graph_interpret(const Graph *g, double *const *var, InterpCollective *colle
       for (int k = 0; k < node->nin; k++) in[k] = value[node->in[k]].at;
       value[i].at = xmalloc(sizeof(double) * (size_t)interp_result_offset(g, node, INT_MAX));
       row->eval(&(Eval){g, node, in, value[i].at, collective, self});
+      round_results(g, node, value[i].at);
     } else {
       value[i].at = value_shared(g, node, value, var);
     }

@@ -32,6 +32,7 @@ typedef enum Op {
   /* pointwise: all inputs of one shape */
   OP_COPY, /* the same value again, in a place of its own */
   OP_STOP, /* the same value, without a gradient */
+  OP_KEEP, /* the same value, which is worth keeping for the backward pass: in the format of operands, as is its gradient */
   OP_NEG,
   OP_EXP,
   OP_EXPM1,
@@ -66,11 +67,11 @@ typedef enum Op {
   OP_SUM,
   OP_MAXIMUM,
   /* big ops: kernels/big.h says what they compute */
-  OP_MATMUL,         /* (M,K)·(K,N); n[0], n[1]: in[0], in[1] is given transposed */
+  OP_MATMUL,         /* (M,K)·(K,N); n[0], n[1]: in[0], in[1] is given transposed; to the operands' type or to F32 */
   OP_ATTENTION,      /* q k v start; f: scale; n[0]: window; results o, lse */
   OP_ATTENTION_GRAD, /* do q k v o lse start; results dq dk dv */
   OP_EMBEDDING,      /* table ids */
-  OP_EMBEDDING_GRAD, /* dout ids order; n[0]: V */
+  OP_EMBEDDING_GRAD, /* dout ids order; n[0]: V; to dout's type or to F32 */
   OP_RESULT,         /* result n[0] of an attention node */
   /* collectives over mesh axis n[0] of n[1] ranks, on vectors */
   OP_ALL_GATHER,     /* (N) -> (N·R) */

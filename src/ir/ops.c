@@ -183,6 +183,21 @@ static bool infer_concat(const Graph *g, Node *node, Why *why) {
   return true;
 }
 
+/* Operands of big ops and collectives: 16-bit or F32, all of one type. */
+static bool need_floats(const Graph *g, const Node *node, int from, int to, Why *why) {
+  DType first = in(g, node, from)->dtype;
+  if (!dtype_is_float(first)) return why_not(why, "input %d is %s, not a float", from, dtype_name(first));
+  for (int i = from + 1; i < to; i++)
+    if (!need(g, node, i, first, why)) return false;
+  return true;
+}
+
+/* A result that the node may have in F32 whatever its operands. */
+static bool result_type(const Node *node, DType operands, Why *why) {
+  return node->dtype == operands || node->dtype == DT_F32 ||
+         why_not(why, "a result of %s from %s", dtype_name(node->dtype), dtype_name(operands));
+}
+
 static bool infer_reduce(const Graph *g, Node *node, Why *why) {
   if (!need(g, node, 0, DT_F32, why) || !axis_ok(&in(g, node, 0)->shape, node->n[0], why)) return false;
   like_first(g, node, why);
@@ -196,20 +211,17 @@ static bool rank_is(const Graph *g, const Node *node, int i, int rank, Why *why)
 }
 
 static bool infer_matmul(const Graph *g, Node *node, Why *why) {
-  for (int i = 0; i < 2; i++)
-    if (!need(g, node, i, DT_F32, why) || !rank_is(g, node, i, 2, why)) return false;
+  if (!need_floats(g, node, 0, 2, why) || !rank_is(g, node, 0, 2, why) || !rank_is(g, node, 1, 2, why)) return false;
   const Shape *a = &in(g, node, 0)->shape, *b = &in(g, node, 1)->shape;
   int ta = node->n[0] != 0, tb = node->n[1] != 0;
   if (a->dim[!ta] != b->dim[tb]) return why_not(why, "inner extents %lld and %lld", (long long)a->dim[!ta], (long long)b->dim[tb]);
-  node->dtype = DT_F32;
   node->shape = SHAPE(a->dim[ta], b->dim[!tb]);
-  return true;
+  return result_type(node, in(g, node, 0)->dtype, why);
 }
 
 /* q k v [o lse] start, from input `from` on. */
 static bool attention_inputs(const Graph *g, const Node *node, int from, Why *why) {
-  for (int i = 0; i < node->nin - 1; i++)
-    if (!need(g, node, i, DT_F32, why)) return false;
+  if (!need_floats(g, node, 0, from + 3, why)) return false;
   for (int i = from; i < from + 3; i++)
     if (!rank_is(g, node, i, 4, why)) return false;
   const int64_t *q = in(g, node, from)->shape.dim, *k = in(g, node, from + 1)->shape.dim;
@@ -225,7 +237,8 @@ static bool infer_attention(const Graph *g, Node *node, Why *why) {
 }
 
 static bool infer_attention_grad(const Graph *g, Node *node, Why *why) {
-  if (!attention_inputs(g, node, 1, why)) return false;
+  if (!attention_inputs(g, node, 1, why) || !need(g, node, 4, in(g, node, 0)->dtype, why) || !need(g, node, 5, DT_F32, why))
+    return false;
   const Shape *q = &in(g, node, 1)->shape;
   Shape lse = SHAPE(q->dim[0], q->dim[2], q->dim[1]);
   if (!shape_equal(&in(g, node, 0)->shape, q) || !shape_equal(&in(g, node, 4)->shape, q))
@@ -235,31 +248,31 @@ static bool infer_attention_grad(const Graph *g, Node *node, Why *why) {
 }
 
 static bool infer_embedding(const Graph *g, Node *node, Why *why) {
-  if (!need(g, node, 0, DT_F32, why) || !need(g, node, 1, DT_I32, why) || !rank_is(g, node, 0, 2, why) ||
+  if (!need_floats(g, node, 0, 1, why) || !need(g, node, 1, DT_I32, why) || !rank_is(g, node, 0, 2, why) ||
       !rank_is(g, node, 1, 1, why))
     return false;
-  node->dtype = DT_F32;
+  node->dtype = in(g, node, 0)->dtype;
   node->shape = SHAPE(in(g, node, 1)->shape.dim[0], in(g, node, 0)->shape.dim[1]);
   return true;
 }
 
 static bool infer_embedding_grad(const Graph *g, Node *node, Why *why) {
-  if (!need(g, node, 0, DT_F32, why) || !need(g, node, 1, DT_I32, why) || !need(g, node, 2, DT_I32, why)) return false;
+  if (!need_floats(g, node, 0, 1, why) || !need(g, node, 1, DT_I32, why) || !need(g, node, 2, DT_I32, why)) return false;
   if (!rank_is(g, node, 0, 2, why) || !rank_is(g, node, 1, 1, why) || !rank_is(g, node, 2, 1, why)) return false;
   int64_t t = in(g, node, 0)->shape.dim[0];
   if (in(g, node, 1)->shape.dim[0] != t || in(g, node, 2)->shape.dim[0] != t || node->n[0] < 1)
     return why_not(why, "dout, ids and order differ in length");
-  node->dtype = DT_F32;
   node->shape = SHAPE(node->n[0], in(g, node, 0)->shape.dim[1]);
-  return true;
+  return result_type(node, in(g, node, 0)->dtype, why);
 }
 
 static bool infer_result(const Graph *g, Node *node, Why *why) {
   const Node *x = in(g, node, 0);
   int64_t i = node->n[0];
-  node->dtype = DT_F32;
+  node->dtype = x->dtype;
   if (x->op == OP_ATTENTION && i >= 0 && i < 2) {
     const int64_t *q = x->shape.dim;
+    if (i == 1) node->dtype = DT_F32;
     node->shape = i == 0 ? x->shape : SHAPE(q[0], q[2], q[1]);
     return true;
   }
@@ -271,7 +284,7 @@ static bool infer_result(const Graph *g, Node *node, Why *why) {
 }
 
 static bool infer_collective(const Graph *g, Node *node, Why *why) {
-  if (!need(g, node, 0, DT_F32, why) || !rank_is(g, node, 0, 1, why)) return false;
+  if (!need_floats(g, node, 0, 1, why) || !rank_is(g, node, 0, 1, why)) return false;
   int64_t ranks = node->n[1];
   if (ranks < 1 || ranks > INT32_MAX) return why_not(why, "a collective over %lld ranks", (long long)ranks);
   like_first(g, node, why);
@@ -296,6 +309,7 @@ const OpRow op_table[OP_COUNT] = {
     [OP_LOAD] = {"load", KIND_LEAF, 0, "", .has_name = true, .infer = infer_load},
     [OP_COPY] = POINTWISE("copy", 1, like_first),
     [OP_STOP] = POINTWISE("stop", 1, like_first),
+    [OP_KEEP] = POINTWISE("keep", 1, infer_float),
     [OP_NEG] = POINTWISE("neg", 1, infer_float),
     [OP_EXP] = POINTWISE("exp", 1, infer_float),
     [OP_EXPM1] = POINTWISE("expm1", 1, infer_float),
@@ -327,11 +341,11 @@ const OpRow op_table[OP_COUNT] = {
     [OP_CONCAT] = {"concat", KIND_VIEW, -1, "axis", .infer = infer_concat},
     [OP_SUM] = {"sum", KIND_REDUCE, 1, "axis", .infer = infer_reduce},
     [OP_MAXIMUM] = {"maximum", KIND_REDUCE, 1, "axis", .infer = infer_reduce},
-    [OP_MATMUL] = {"matmul", KIND_BIG, 2, "ta tb", .infer = infer_matmul},
+    [OP_MATMUL] = {"matmul", KIND_BIG, 2, "ta tb", .gives_dtype = true, .infer = infer_matmul},
     [OP_ATTENTION] = {"attention", KIND_BIG, 4, "window", .has_f = true, .infer = infer_attention},
     [OP_ATTENTION_GRAD] = {"attention_grad", KIND_BIG, 7, "window", .has_f = true, .infer = infer_attention_grad},
     [OP_EMBEDDING] = {"embedding", KIND_BIG, 2, "", .infer = infer_embedding},
-    [OP_EMBEDDING_GRAD] = {"embedding_grad", KIND_BIG, 3, "rows", .infer = infer_embedding_grad},
+    [OP_EMBEDDING_GRAD] = {"embedding_grad", KIND_BIG, 3, "rows", .gives_dtype = true, .infer = infer_embedding_grad},
     [OP_RESULT] = {"result", KIND_RESULT, 1, "index", .infer = infer_result},
     [OP_ALL_GATHER] = {"all_gather", KIND_COLLECTIVE, 1, "axis ranks", .infer = infer_collective},
     [OP_REDUCE_SCATTER] = {"reduce_scatter", KIND_COLLECTIVE, 1, "axis ranks", .infer = infer_collective},

@@ -71,7 +71,13 @@ int simplify_select(Simplify *s, const Node *node) {
   return simplify_is_splat(s, node->in[0], &p) ? node->in[p != 0 ? 1 : 2] : -1;
 }
 
-int simplify_cast(Simplify *s, const Node *node) { return input(s, node, 0)->dtype == node->dtype ? node->in[0] : -1; }
+/* 16 bits to F32 loses nothing, so the way back finds the same number. */
+int simplify_cast(Simplify *s, const Node *node) {
+  const Node *x = input(s, node, 0);
+  if (x->dtype == node->dtype) return node->in[0];
+  bool widened = x->op == OP_CAST && x->dtype == DT_F32 && input(s, x, 0)->dtype == node->dtype && dtype_is_float(node->dtype);
+  return widened ? x->in[0] : -1;
+}
 
 /* A transposed operand is read in place. */
 int simplify_matmul(Simplify *s, const Node *node) {

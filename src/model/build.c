@@ -25,6 +25,8 @@ int model_param(ModelBuild *m, const char *unit, const char *name, Shape shape, 
 
 int model_linear(Graph *g, int x, int weight) { return ir_matmul(g, x, false, weight, true); }
 
+int model_residual(Graph *g, int x, int y) { return ir_unary(g, OP_KEEP, ir_add(g, x, y)); }
+
 /* Zhang and Sennrich, "Root Mean Square Layer Normalization", 2019. */
 int model_rmsnorm(Graph *g, int x, int weight, double eps) {
   int64_t C = graph_node(g, x)->shape.dim[1];

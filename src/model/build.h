@@ -20,6 +20,9 @@ int model_linear(Graph *g, int x, int weight);                              /* (
 void model_rope_tables(ModelBuild *m, int start, int *cosines, int *sines); /* (B,S,1,D/2) each */
 int model_rope(Graph *g, int x, int cosines, int sines);                    /* of (B,S,H,D), halves rotated as transformers does */
 
+/* x + y, which is kept for the backward pass: what blocks hand on. */
+int model_residual(Graph *g, int x, int y);
+
 /* One row a family: from embedded tokens to the normed hidden state; sets model's hidden and head. */
 typedef void ModelForward(ModelBuild *m, ModelNodes *model);
 ModelForward model_llama;

@@ -57,9 +57,9 @@ void model_llama(ModelBuild *m, ModelNodes *model) {
     const char *unit = arena_printf(g->arena, "layers.%lld", (long long)layer);
     int outer = graph_enter(g, unit, SCOPE_BLOCK);
     int attn_norm = layer_param(m, unit, layer, "input_layernorm", norm, INIT_ONE);
-    x = ir_add(g, x, attention(m, model, unit, layer, model_rmsnorm(g, x, attn_norm, c->norm_eps), cosines, sines));
+    x = model_residual(g, x, attention(m, model, unit, layer, model_rmsnorm(g, x, attn_norm, c->norm_eps), cosines, sines));
     int mlp_norm = layer_param(m, unit, layer, "post_attention_layernorm", norm, INIT_ONE);
-    x = ir_add(g, x, mlp(m, unit, layer, model_rmsnorm(g, x, mlp_norm, c->norm_eps)));
+    x = model_residual(g, x, mlp(m, unit, layer, model_rmsnorm(g, x, mlp_norm, c->norm_eps)));
     g->scope = outer;
   }
   int out_norm = model_param(m, "head", "model.norm.weight", norm, INIT_ONE);

@@ -63,17 +63,30 @@ const char *state_gradsum(Arena *arena, const StateUnit *unit);
 
 /* --- passes -------------------------------------------------------------------------------------------------------------- */
 
-/* recompute.c.  Needs: a differentiated graph.  Every value of a SCOPE_BLOCK that only the block's own backward still wants
- * is computed again there from the block's inputs.  Keeps: values, bit for bit. */
-Graph *pass_recompute_block(const Graph *g, Arena *arena);
+/* precision.c.  Needs: a simplified graph, all of whose floats are F32.  Parameters, operands and results of big ops and what
+ * KEEP marks are rounded to `compute` by casts; all other arithmetic stays in F32.  A product whose value goes to a Var, through
+ * views and sums alone, stays in F32.  Removes KEEP.  operand: the type that big ops take, `compute` or F32 (whose values are
+ * rounded all the same: for devices whose rows know nothing else). */
+typedef struct PrecisionOptions {
+  DType compute, operand;
+} PrecisionOptions;
+Graph *pass_precision(const Graph *g, Arena *arena, const PrecisionOptions *options);
+
+/* recompute.c.  Needs: a differentiated graph.  Values of a SCOPE_BLOCK that only the block's own backward still wants are
+ * computed again there.  BLOCKS: all of them, from the block's inputs.  CHEAP: those that pointwise ops make, from what products,
+ * attention and KEEP give.  Keeps: values, bit for bit. */
+typedef enum Forget { FORGET_NOTHING, FORGET_CHEAP, FORGET_BLOCKS } Forget;
+Graph *pass_recompute(const Graph *g, Arena *arena, Forget forget);
 
 /* shard.c.  Needs: parameters as VAR_PARAM loads, gradients as stores to "grad/PARAMETER".  Replaces both by units: loads
- * become views of a unit's vector, gathered before its first use in each phase where units are sharded; gradients become
+ * (with another `compute` than F32: casts of loads, alone) become views of a unit's vector, cast and gathered before its first use
+ * in each phase where units are sharded; gradients become
  * one vector a unit, accumulated over micro-steps and reduced over ranks. */
 typedef struct ShardOptions {
-  int axis;         /* of the mesh */
-  bool whole;       /* full_shard: accumulate unscattered gradients, scatter in the last micro-step (parallel.accumulate) */
-  bool first, last; /* micro-step of its step: store instead of adding; reduce what is reduced once */
+  DType compute, reduce; /* what units are cast to before they are gathered; what gradients are cast to while they are reduced */
+  int axis;              /* of the mesh */
+  bool whole;            /* full_shard: accumulate unscattered gradients, scatter in the last micro-step (parallel.accumulate) */
+  bool first, last;      /* micro-step of its step: store instead of adding; reduce what is reduced once */
 } ShardOptions;
 Graph *pass_shard(const Graph *g, Arena *arena, const StateTable *table, const ShardOptions *options);
 

@@ -1,37 +1,55 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Recomputation by block: Chen et al., "Training Deep Nets with Sublinear Memory Cost", 2016.
+/* Recomputation: Chen et al., "Training Deep Nets with Sublinear Memory Cost", 2016; of cheap values alone: Korthikanti et al.,
+ * "Reducing Activation Recomputation in Large Transformer Models", 2022.
+ *
  * A clone has the phase RECOMPUTE, which keeps it from being merged with its original again. */
 #include "src/pass/pass.h"
 
 typedef struct Recompute {
   const Graph *g;
   Graph *out;
-  int *map;   /* g's node -> out's */
-  int *again; /* g's node -> its clone in out, -1: none yet */
+  const bool *forgotten; /* by node of g */
+  int *map;              /* g's node -> out's */
+  int *again;            /* g's node -> its clone in out, -1: none yet */
 } Recompute;
 
-static bool forgotten(const Graph *g, int node, int scope) {
-  const Node *x = graph_node(g, node);
-  return x->phase == PHASE_FORWARD && x->scope == scope && g->scopes.at[scope].kind == SCOPE_BLOCK && x->op != OP_LOAD;
+/* Whether the user, in a block, has this input computed again: what other blocks made is kept. */
+static bool forgets(const Recompute *r, int user, int node) {
+  return r->forgotten[node] && graph_node(r->g, user)->scope == graph_node(r->g, node)->scope;
 }
 
 static int recompute(Recompute *r, int node) {
   const Node *x = graph_node(r->g, node);
   if (r->again[node] >= 0) return r->again[node];
   int *in = arena_array(r->out->arena, int, x->nin);
-  for (int i = 0; i < x->nin; i++) in[i] = forgotten(r->g, x->in[i], x->scope) ? recompute(r, x->in[i]) : r->map[x->in[i]];
+  for (int i = 0; i < x->nin; i++) in[i] = forgets(r, node, x->in[i]) ? recompute(r, x->in[i]) : r->map[x->in[i]];
   Node copy = *x;
   copy.phase = PHASE_RECOMPUTE;
   return r->again[node] = graph_copy(r->out, &copy, in);
 }
 
-Graph *pass_recompute_block(const Graph *g, Arena *arena) {
-  Recompute r = {g, graph_open_like(g, arena), arena_array(arena, int, g->nodes.n), arena_ints(arena, g->nodes.n, -1)};
+static bool *find_forgotten(const Graph *g, Arena *arena, Forget forget) {
+  bool *forgotten = arena_array(arena, bool, g->nodes.n);
+  for (int i = 0; i < g->nodes.n; i++) {
+    const Node *x = graph_node(g, i);
+    OpKind op = op_table[x->op].kind;
+    bool block = x->phase == PHASE_FORWARD && g->scopes.at[x->scope].kind == SCOPE_BLOCK && x->op != OP_LOAD;
+    bool large = x->shape.rank > 0 && x->shape.dim[x->shape.rank - 1] > 1; /* not what a row has one of */
+    bool cheap = op == KIND_POINTWISE && x->op != OP_KEEP && large;
+    for (int k = 0; k < x->nin && op == KIND_VIEW; k++) cheap |= forgotten[x->in[k]];
+    forgotten[i] = block && (forget == FORGET_BLOCKS || cheap);
+  }
+  return forgotten;
+}
+
+Graph *pass_recompute(const Graph *g, Arena *arena, Forget forget) {
+  Recompute r = {g, graph_open_like(g, arena), find_forgotten(g, arena, forget), arena_array(arena, int, g->nodes.n), NULL};
+  r.again = arena_ints(arena, g->nodes.n, -1);
   for (int i = 0; i < g->nodes.n; i++) {
     const Node *x = graph_node(g, i);
     int *in = arena_array(arena, int, x->nin);
     for (int k = 0; k < x->nin; k++)
-      in[k] = x->phase == PHASE_BACKWARD && forgotten(g, x->in[k], x->scope) ? recompute(&r, x->in[k]) : r.map[x->in[k]];
+      in[k] = x->phase == PHASE_BACKWARD && forgets(&r, i, x->in[k]) ? recompute(&r, x->in[k]) : r.map[x->in[k]];
     r.map[i] = graph_copy(r.out, x, in);
   }
   return r.out;

@@ -96,6 +96,12 @@ typedef struct Gather {
 
 static int by_use(const void *a, const void *b) { return ((const Gather *)a)->use - ((const Gather *)b)->use; }
 
+/* Whether a node is a Var's value, or that in another type: there from the start. */
+static bool loaded(const Graph *g, int node) {
+  const Node *x = graph_node(g, node);
+  return x->op == OP_LOAD || (x->op == OP_CAST && graph_node(g, x->in[0])->op == OP_LOAD);
+}
+
 /* Finds the gathers of what is there from the start, in the order of their uses. */
 static Gather *find_gathers(const Schedule *s, int *n) {
   int *index = arena_array(s->arena, int, s->g->nodes.n); /* by node: of a gather, + 1 */
@@ -104,7 +110,7 @@ static Gather *find_gathers(const Schedule *s, int *n) {
   for (int p = 0; p < s->order.n; p++) {
     int i = s->order.at[p];
     const Node *x = graph_node(s->g, i);
-    if (x->op == OP_ALL_GATHER && graph_node(s->g, x->in[0])->op == OP_LOAD) {
+    if (x->op == OP_ALL_GATHER && loaded(s->g, x->in[0])) {
       gathers[*n] = (Gather){i, s->order.n};
       index[i] = ++*n;
     }
@@ -115,6 +121,14 @@ static Gather *find_gathers(const Schedule *s, int *n) {
   }
   qsort(gathers, (size_t)*n, sizeof *gathers, by_use);
   return gathers;
+}
+
+static int copy_loaded(const Graph *g, int node, Graph *out, int *map) {
+  const Node *x = graph_node(g, node);
+  if (map[node]) return map[node] - 1;
+  int in = x->nin ? copy_loaded(g, x->in[0], out, map) : -1;
+  map[node] = graph_copy(out, x, &in) + 1;
+  return map[node] - 1;
 }
 
 Graph *pass_schedule(const Graph *g, Arena *arena, int units_alive) {
@@ -133,9 +147,8 @@ Graph *pass_schedule(const Graph *g, Arena *arena, int units_alive) {
     /* gather j goes before the first use of gather j - (units_alive - 1) */
     while (next < n && (next < units_alive - 1 || gathers[next - (units_alive - 1)].use <= p)) {
       const Node *gather = graph_node(g, gathers[next++].node);
-      if (!map[gather->in[0]]) map[gather->in[0]] = graph_copy(out, graph_node(g, gather->in[0]), NULL) + 1;
-      int load = map[gather->in[0]] - 1;
-      map[gather - g->nodes.at] = graph_copy(out, gather, &load) + 1;
+      int source = copy_loaded(g, gather->in[0], out, map);
+      map[gather - g->nodes.at] = graph_copy(out, gather, &source) + 1;
     }
     if (p == s.order.n || early[s.order.at[p]] || map[s.order.at[p]]) continue;
     const Node *x = graph_node(g, s.order.at[p]);

@@ -2,8 +2,9 @@
 /* Data parallelism as inserted nodes.  Rajbhandari et al., "ZeRO: Memory Optimizations Toward Training Trillion Parameter
  * Models", SC 2020; Zhao et al., "PyTorch FSDP", VLDB 2023.
  *
- * A parameter's load becomes a view of its unit's vector: the state itself where it is whole, an all-gather of it where it is
- * sharded (one for the forward pass, one for recomputation and backward; a chunk's backward shares its forward's).  A unit's
+ * A parameter's load becomes a view of its unit's vector: the state itself, or a cast of it, where it is whole, an all-gather of
+ * that where it is sharded (one for the forward pass, one for recomputation and backward; a chunk's backward shares its
+ * forward's).  A unit's
  * gradients are joined into one vector as soon as the last of them is known, and reduced. */
 #include <string.h>
 
@@ -17,7 +18,8 @@ typedef struct Shard {
   const StateTable *table;
   const ShardOptions *options;
   int *map;
-  int *param_of;    /* by node of g: the parameter a LOAD loads; -1 */
+  bool once;        /* a unit's vector is the state itself: the same for both turns */
+  int *param_of;    /* by node of g: the parameter that a LOAD, or a cast of it, is; -1 */
   int *unit[TURNS]; /* by unit: its whole vector in out; -1: not yet */
   int *view[TURNS]; /* by parameter; -1 */
   int *again;       /* by node of g: in out, a view of parameters for the backward turn; -1 */
@@ -35,17 +37,25 @@ static int collective(Graph *g, Op op, int x, const Shard *s) {
   return graph_push(g, (Node){.op = op, .n = {s->options->axis, s->table->ranks}, .nin = 1, .in = (int[]){x}});
 }
 
+static int cast(Graph *g, DType dtype, int x) { return graph_node(g, x)->dtype == dtype ? x : ir_cast(g, dtype, x); }
+
+/* A sum over ranks, in the type that travels. */
+static int reduce(Graph *g, Op op, int x, const Shard *s) {
+  return cast(g, DT_F32, collective(g, op, cast(g, s->options->reduce, x), s));
+}
+
 static int unit_vector(Shard *s, int unit, int turn) {
-  if (!s->table->sharded) turn = FORWARD;
+  if (s->once) turn = FORWARD;
   if (s->unit[turn][unit] >= 0) return s->unit[turn][unit];
   int x = ir_load(s->out, arena_printf(s->out->arena, "param/%s", s->table->units[unit].name));
+  x = cast(s->out, s->options->compute, x);
   if (s->table->sharded) x = collective(s->out, OP_ALL_GATHER, x, s);
   return s->unit[turn][unit] = x;
 }
 
 static int param_view(Shard *s, int param, int turn) {
   const StateParam *p = &s->table->params[param];
-  if (!s->table->sharded) turn = FORWARD;
+  if (s->once) turn = FORWARD;
   if (s->view[turn][param] >= 0) return s->view[turn][param];
   int whole = unit_vector(s, p->unit, turn);
   int flat = ir_slice(s->out, whole, 0, p->offset, p->offset + shape_size(&p->shape));
@@ -87,11 +97,11 @@ static void reduce_unit(Shard *s, int unit) {
   if (whole && !o->first) x = ir_add(g, ir_load(g, kept), x);
   carry(g, grad, u->local);
   if (scatter && (!whole || o->last)) {
-    x = collective(g, OP_REDUCE_SCATTER, x, s);
+    x = reduce(g, OP_REDUCE_SCATTER, x, s);
     if (!whole && !o->first) x = ir_add(g, ir_load(g, grad), x);
     kept = grad;
   } else if (!scatter && o->last && s->table->ranks > 1) {
-    x = collective(g, OP_ALL_REDUCE, x, s);
+    x = reduce(g, OP_ALL_REDUCE, x, s);
   }
   ir_store(g, kept, x);
 }
@@ -128,8 +138,7 @@ static bool is_param_view(const Shard *s, int node) {
 static int operand(Shard *s, int node, int turn) {
   int param = s->param_of[node];
   if (param >= 0) return param_view(s, param, turn);
-  if (turn == FORWARD || !s->table->sharded || graph_node(s->g, node)->phase != PHASE_FORWARD || !is_param_view(s, node))
-    return s->map[node];
+  if (turn == FORWARD || s->once || graph_node(s->g, node)->phase != PHASE_FORWARD || !is_param_view(s, node)) return s->map[node];
   if (s->again[node] >= 0) return s->again[node];
   Node x = *graph_node(s->g, node);
   int *in = arena_array(s->out->arena, int, x.nin);
@@ -160,6 +169,7 @@ Graph *pass_shard(const Graph *g, Arena *arena, const StateTable *table, const S
   out->scopes.n = 0;
   for (int i = 0; i < g->scopes.n; i++) vec_push(arena, &out->scopes, g->scopes.at[i]);
   Shard s = {.g = g, .out = out, .table = table, .options = options, .map = arena_ints(arena, g->nodes.n, -1)};
+  s.once = !table->sharded && options->compute == DT_F32;
   s.param_of = arena_ints(arena, g->nodes.n, -1);
   s.ready = arena_ints(arena, g->nodes.n, -1);
   s.again = arena_ints(arena, g->nodes.n, -1);
@@ -174,6 +184,8 @@ Graph *pass_shard(const Graph *g, Arena *arena, const StateTable *table, const S
     if (x->op == OP_LOAD && graph_find_var(out, x->name) < 0) {
       s.param_of[i] = find_param(table, x->name);
       CHECK(s.param_of[i] >= 0);
+    } else if (x->op == OP_CAST && x->dtype == options->compute && s.param_of[x->in[0]] >= 0) {
+      s.param_of[i] = s.param_of[x->in[0]];
     } else if (!(x->op == OP_STORE && !strncmp(x->name, "grad/", 5))) {
       s.map[i] = copy_node(&s, x);
     }

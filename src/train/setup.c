@@ -91,6 +91,10 @@ ModelConfig setup_model(Arena *arena, const Config *c, Text *warnings) {
 static const char *const matmul_rows[] = {
     [MATMUL_AUTO] = "auto", [MATMUL_ONEDNN] = "onednn", [MATMUL_CBLAS] = "cblas", [MATMUL_OWN] = "own"};
 
+static const Forget forgets[] = {
+    [RECOMPUTE_NONE] = FORGET_NOTHING, [RECOMPUTE_CHEAP] = FORGET_CHEAP, [RECOMPUTE_BLOCK] = FORGET_BLOCKS};
+static const DType types[] = {[PRECISION_FP32] = DT_F32, [PRECISION_BF16] = DT_BF16, [PRECISION_FP16] = DT_F16};
+
 EngineOptions setup_options(const Config *c, const ModelConfig *model, int threads) {
   return (EngineOptions){
       .model = *model,
@@ -98,13 +102,16 @@ EngineOptions setup_options(const Config *c, const ModelConfig *model, int threa
       .sharded = c->parallel.strategy == STRATEGY_FULL_SHARD,
       .adam = {c->train.beta1, c->train.beta2, c->train.eps, c->train.weight_decay},
       .clip = c->train.grad_clip,
-      .choices = {.recompute_block = c->memory.recompute == RECOMPUTE_BLOCK,
+      .choices = {.forget = forgets[c->memory.recompute],
+                  .compute = types[c->precision.compute],
+                  .reduce = types[c->precision.reduce],
                   .whole = c->parallel.accumulate == ACCUMULATE_WHOLE,
                   .units_alive = (int)c->parallel.units_alive,
                   .unfused = !c->cpu.fuse,
                   .matmul = matmul_rows[c->cpu.matmul],
                   .threads = threads,
                   .cuda = c->device.kind == DEVICE_KIND_CUDA,
+                  .graph = c->gpu.graph,
                   .tune = c->run.tune},
       .interpreted = c->device.kind != DEVICE_KIND_CUDA && !strcmp(c->cpu.compiler, "none"),
   };

@@ -57,7 +57,7 @@ int main(int argc, char **argv) {
   o.choices = (Choices){.units_alive = 2, .threads = (int)threads};
   const char *matmul = getenv("MATMUL"), *block = getenv("RECOMPUTE");
   o.choices.matmul = matmul ? matmul : "auto";
-  o.choices.recompute_block = block != NULL;
+  o.choices.forget = block != NULL ? FORGET_BLOCKS : FORGET_NOTHING;
   o.train = true;
   Engine *engine = engine_open(arena, dev, comm, mesh, &o);
   double compiled = clock_seconds();

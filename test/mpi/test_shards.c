@@ -138,7 +138,7 @@ TEST(however_it_is_split_the_training_is_the_same_and_padding_stays_zero) {
     EngineOptions o = options();
     o.sharded = ways[i].sharded;
     o.choices.whole = ways[i].whole;
-    o.choices.recompute_block = ways[i].recompute;
+    o.choices.forget = ways[i].recompute ? FORGET_BLOCKS : FORGET_NOTHING;
     o.model.tied = ways[i].tied;
     Trained t = train(arena, &o);
     expect_same_on_all_ranks(arena, &t);

@@ -155,7 +155,7 @@ TEST(training_twice_gives_the_same_bits) {
 
 TEST(recomputation_changes_no_bit) {
   EngineOptions o = options(), other = o;
-  other.choices.recompute_block = true;
+  other.choices.forget = FORGET_BLOCKS;
   expect_no_change(&o, &other);
 }
 
@@ -163,7 +163,7 @@ TEST(recomputation_changes_no_bit_of_the_interpreter) {
   EngineOptions o = options();
   o.interpreted = true;
   EngineOptions other = o;
-  other.choices.recompute_block = true;
+  other.choices.forget = FORGET_BLOCKS;
   expect_no_change(&o, &other);
 }
 
@@ -173,7 +173,7 @@ TEST(gathered_units_change_no_bit) {
   for (int alive = 1; alive <= 8; alive += 7) {
     EngineOptions other = o;
     other.choices.units_alive = alive;
-    other.choices.recompute_block = alive > 1;
+    other.choices.forget = alive > 1 ? FORGET_BLOCKS : FORGET_NOTHING;
     expect_no_change(&o, &other);
   }
 }

@@ -244,6 +244,7 @@ static Case *const cases[OP_COUNT] = {
     [OP_LOAD] = case_load,
     [OP_COPY] = case_any,
     [OP_STOP] = case_any,
+    [OP_KEEP] = case_float,
     [OP_NEG] = case_float,
     [OP_EXP] = case_float,
     [OP_EXPM1] = case_float,

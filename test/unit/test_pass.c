@@ -24,13 +24,21 @@ static int number_after(const char *options, const char *name, int otherwise) {
 }
 
 static const Graph *run_pass(Arena *arena, const Graph *g, const char *options) {
-  if (!strncmp(options, "recompute", 9)) return pass_recompute_block(g, arena);
+  if (!strncmp(options, "recompute", 9)) return pass_recompute(g, arena, strstr(options, "cheap") ? FORGET_CHEAP : FORGET_BLOCKS);
   if (!strncmp(options, "accumulate", 10)) return pass_accumulate(g, arena);
   if (!strncmp(options, "schedule", 8)) return pass_schedule(g, arena, number_after(options, "units_alive=", 1));
+  if (!strncmp(options, "precision", 9)) {
+    DType compute = strstr(options, "f16") ? strstr(options, "bf16") ? DT_BF16 : DT_F16 : DT_F32;
+    return pass_precision(g, arena, &(PrecisionOptions){compute, strstr(options, " emulated") ? DT_F32 : compute});
+  }
   CHECK(!strncmp(options, "shard", 5));
   StateTable *table = state_table(arena, g, number_after(options, "ranks=", 1), strstr(options, " sharded"));
-  ShardOptions o = {
-      .axis = 2, .whole = strstr(options, " whole"), .first = strstr(options, " first"), .last = strstr(options, " last")};
+  ShardOptions o = {.compute = strstr(options, " bf16") ? DT_BF16 : DT_F32,
+                    .reduce = strstr(options, " reduce16") ? DT_BF16 : DT_F32,
+                    .axis = 2,
+                    .whole = strstr(options, " whole"),
+                    .first = strstr(options, " first"),
+                    .last = strstr(options, " last")};
   return pass_shard(g, arena, table, &o);
 }
 

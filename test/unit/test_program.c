@@ -126,7 +126,7 @@ TEST(every_program_of_a_model_is_sound) {
   for (int i = 0; i < 32; i++) {
     EngineOptions o = small_options();
     o.sharded = i & 1;
-    o.choices.recompute_block = i & 2;
+    o.choices.forget = i & 2 ? FORGET_BLOCKS : FORGET_NOTHING;
     o.choices.whole = i & 4;
     o.choices.unfused = i & 8;
     o.model.tied = i & 16;
@@ -207,7 +207,7 @@ TEST(plans_of_large_models_are_sound_and_waste_less_than_a_tenth) {
     EngineOptions o = options_of(models[m].preset);
     o.sharded = models[m].ranks > 1;
     o.positions = models[m].positions;
-    o.choices.recompute_block = models[m].recompute;
+    o.choices.forget = models[m].recompute ? FORGET_BLOCKS : FORGET_NOTHING;
     Plan p = plan_open(o, models[m].ranks);
     for (int k = 0; k < p.compiled.n; k++) {
       const Program *program = p.compiled.program[k];
@@ -236,7 +236,7 @@ TEST(units_and_whole_gradients_do_not_pile_up) {
     o.model.layers = 9;
     o.sharded = true;
     o.model.tied = i & 1;
-    o.choices.recompute_block = i & 2;
+    o.choices.forget = i & 2 ? FORGET_BLOCKS : FORGET_NOTHING;
     o.choices.units_alive = 1 + i / 4 % 3;
     o.passes = 1 + i / 12;
     o.eval = true;
@@ -272,13 +272,14 @@ TEST(seven_billion_parameters_compile_in_a_tenth_of_a_second) {
   for (int i = 0; i < 4; i++) {
     EngineOptions o = options_of("llama2-7b");
     o.sharded = i & 1;
-    o.choices.recompute_block = i & 2;
+    o.choices.forget = i & 2 ? FORGET_BLOCKS : FORGET_NOTHING;
     double seconds = seconds_to_compile(o, 8);
     printf("llama2-7b, micro-step and update, %s%s: %.1f ms\n", o.sharded ? "full_shard" : "no_shard",
-           o.choices.recompute_block ? ", recomputed" : "", seconds * 1e3);
+           o.choices.forget ? ", recomputed" : "", seconds * 1e3);
     EXPECT(seconds <= allowed);
   }
   EngineOptions o = options_of("llama3.1-405b");
-  o.sharded = o.choices.recompute_block = true;
+  o.sharded = true;
+  o.choices.forget = FORGET_BLOCKS;
   printf("llama3.1-405b on 512 ranks: %.1f ms\n", seconds_to_compile(o, 512) * 1e3);
 }
