@@ -19,7 +19,7 @@ test_configure_names_the_missing_package() {
 
 test_configure_misses_cuda_only_when_asked_for_it() {
   expect_run 1 "$srcdir/configure" --quiet --with-cuda=/nonexistent
-  expect_err 'no CUDA 12.8 or newer with NVRTC, cuBLASLt and cuDNN 9.14 in /nonexistent; give its folder with --with-cuda=DIR'
+  expect_err 'no CUDA 12.8 or newer with NVRTC, cuBLASLt, cuDNN 9.14 and NCCL 2.26 in /nonexistent; give its folder with --with-cuda=DIR'
   expect_run 0 "$srcdir/configure" --without-cuda
 }
 

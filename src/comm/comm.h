@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Ranks: who they are, what they agree on, and the collectives between them.
  *
- * A transport is a table of functions: mpi (host buffers) and self (one rank without MPI).  Collectives are prepared once at
- * fixed addresses and then started and waited for any number of times; between start and wait neither buffer may be touched.
- * Every rank of a group prepares, starts and waits in the same order. */
+ * A transport is a table of functions: mpi (host buffers), self (one rank without MPI) and nccl (a GPU's memory).  Collectives
+ * are prepared once at fixed addresses and then started and waited for any number of times; between start and wait neither
+ * buffer may be touched.  Every rank of a group prepares, starts and waits in the same order. */
 #ifndef COMM_COMM_H
 #define COMM_COMM_H
 
@@ -12,6 +12,7 @@
 #include <stdint.h>
 
 #include "src/base/dtype.h"
+#include "src/dev/dev.h"
 
 /* --- boot ------------------------------------------------------------------------------------------------------------- */
 
@@ -84,7 +85,15 @@ typedef enum CommKind {
 
 typedef struct CommOp CommOp;
 
-/* Bytes of workspace that a prepared collective wants, for the memory plan. */
+/* From here to the close, collectives that are prepared have both ends in the memory of this rank's GPU (all ranks call; no
+ * other kind of device changes anything: false).  Start and wait then take their places behind what was started on the device
+ * and return at once: a wait is the device's.  Ends the job, naming ranks and GPUs, where two ranks have one GPU or GPUs
+ * differ in kind. */
+bool comm_device_open(Mesh *mesh, Dev *dev);
+/* Once its collectives are released, and graphs that captured them closed. */
+void comm_device_close(Mesh *mesh);
+
+/* Bytes of workspace that a prepared collective on the host's memory wants, for the memory plan; on a GPU's none. */
 size_t comm_workspace(CommKind kind, int64_t n, DType dtype, int ranks);
 
 /* Sums run in an order fixed by R and n alone, so that results have the same bits every time. */

@@ -28,6 +28,13 @@ typedef struct CommTransport {
 
 extern const CommTransport comm_transport_self, comm_transport_mpi;
 
+/* The transport of collectives on a device's memory: the program's CUDA part brings it. */
+typedef struct CommDevice {
+  void (*open)(Mesh *mesh); /* sets device_own; all ranks */
+  void (*close)(Mesh *mesh);
+  CommTransport ops; /* op_… alone */
+} CommDevice;
+
 enum { NODE_NAME = 64 };
 
 struct Comm {
@@ -52,10 +59,15 @@ struct Mesh {
   Comm *comm;
   int extent[MESH_AXES], index[MESH_AXES];
   CommGroup group[MESH_AXES];
+  /* While collectives are on a device's memory (device.c) */
+  const CommDevice *device; /* NULL: on the host's */
+  Dev *dev;
+  void *device_own;
 };
 
 struct CommOp {
   const CommTransport *transport;
+  Mesh *mesh;
   CommGroup *group;
   CommKind kind;
   const void *in;
@@ -69,6 +81,7 @@ struct CommOp {
   MPI_Datatype block; /* n elements */
   MPI_Request *requests, receive[2];
   int nrequests;
+  void *own; /* a device's */
 };
 
 /* All-reductions up to this many bytes over all ranks are gathered whole and summed by everyone. */

@@ -27,6 +27,7 @@ Mesh *mesh_open(Comm *comm, const int extent[MESH_AXES]) {
 
 void mesh_close(Mesh *mesh) {
   if (!mesh) return;
+  comm_device_close(mesh);
   for (int axis = 0; axis < MESH_AXES; axis++) mesh->comm->transport->group_close(mesh, (MeshAxis)axis);
   free(mesh);
 }
@@ -61,9 +62,12 @@ size_t comm_workspace(CommKind kind, int64_t n, DType dtype, int ranks) {
 CommOp *comm_prepare(Mesh *mesh, MeshAxis axis, CommKind kind, const void *in, void *out, int64_t n, DType dtype, void *workspace,
                      const char *what) {
   CommGroup *group = &mesh->group[axis];
-  CHECK(n >= 0 && (workspace || !comm_workspace(kind, n, dtype, group->size)));
+  CHECK(n >= 0 && (workspace || mesh->device || !comm_workspace(kind, n, dtype, group->size)));
   CommOp *op = xmalloc(sizeof *op);
-  *op = (CommOp){.transport = group->size == 1 ? &comm_transport_self : mesh->comm->transport,
+  *op = (CommOp){.transport = mesh->device       ? &mesh->device->ops
+                              : group->size == 1 ? &comm_transport_self
+                                                 : mesh->comm->transport,
+                 .mesh = mesh,
                  .group = group,
                  .kind = kind,
                  .in = in,

@@ -34,6 +34,11 @@ typedef struct DevOps {
   void (*event_record)(DevEvent *event);
   void (*event_wait)(const DevEvent *event); /* NULL: recorded is over */
   double (*event_seconds)(const DevEvent *a, const DevEvent *b);
+  void (*card)(const Dev *dev, DevCard *card); /* NULL: no GPU */
+  void (*capture_begin)(Dev *dev);             /* NULL, as the next three: no graphs */
+  void *(*capture_end)(Dev *dev);
+  void (*graph_launch)(DevGraph *graph);
+  void (*graph_close)(DevGraph *graph);
 } DevOps;
 
 /* A folder of compiled code that only its user can write. */
@@ -50,7 +55,9 @@ struct Dev {
   char describe[256];
   char *compiler; /* as given */
   Cache cache;
-  Text log;  /* of the last build */
+  Text log; /* of the last build */
+  void (*look)(void *self, double waited);
+  void *look_self;
   void *own; /* the back end's */
 };
 
@@ -65,6 +72,11 @@ struct DevEvent {
   void *handle;
   double seconds; /* when it took place, on a cpu */
   int64_t turn;   /* apart: how much must have run */
+};
+
+struct DevGraph {
+  Dev *dev;
+  void *handle;
 };
 
 extern const DevOps dev_apart, dev_cpu, dev_null;

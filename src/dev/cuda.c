@@ -11,6 +11,8 @@
 
 /* --- errors ------------------------------------------------------------------------------------------------------------- */
 
+static const char without_graphs[] = "gpu.graph: false runs without CUDA graphs; please report it with run.yaml and log.txt";
+
 static const struct {
   cudaError_t error;
   const char *help;
@@ -26,6 +28,13 @@ static const struct {
     {cudaErrorECCUncorrectable, "the GPU's memory is defective: have the node looked after"},
     {cudaErrorNoKernelImageForDevice, "remove the kernel cache and start again"},
     {cudaErrorInvalidKernelImage, "remove the kernel cache and start again"},
+    {cudaErrorStreamCaptureUnsupported, without_graphs},
+    {cudaErrorStreamCaptureInvalidated, without_graphs},
+    {cudaErrorStreamCaptureUnjoined, without_graphs},
+    {cudaErrorStreamCaptureIsolation, without_graphs},
+    {cudaErrorStreamCaptureImplicit, without_graphs},
+    {cudaErrorCapturedEvent, without_graphs},
+    {cudaErrorGraphExecUpdateFailure, without_graphs},
 };
 
 void cuda_check(cudaError_t error, const char *call) {
@@ -70,6 +79,7 @@ static void cuda_open(Dev *dev, const DevOptions *options) {
   CUDA(cudaMemGetInfo(&available, &total));
   snprintf(dev->describe, sizeof dev->describe, "%.200s, %.0f GiB, %s", cuda->name, (double)total / 0x1p30, cuda->arch);
   CUDA(cudaStreamCreateWithFlags(&cuda->stream, cudaStreamNonBlocking));
+  CUDA(cudaEventCreateWithFlags(&cuda->idle, cudaEventDisableTiming));
   for (int i = 0; i < STAGES; i++) {
     CUDA(cudaMallocHost(&cuda->stages[i].at, STAGE_BYTES));
     CUDA(cudaEventCreateWithFlags(&cuda->stages[i].free, cudaEventDisableTiming));
@@ -83,6 +93,7 @@ static void cuda_close(Dev *dev) {
     CUDA(cudaFreeHost(cuda->stages[i].at));
     CUDA(cudaEventDestroy(cuda->stages[i].free));
   }
+  if (cuda->card) CUDA(cudaEventDestroy(cuda->idle));
   if (cuda->card) CUDA(cudaStreamDestroy(cuda->stream));
   free(cuda);
 }
@@ -115,15 +126,16 @@ static void *cuda_alloc(Dev *dev, size_t nbytes, const char *what) {
 
 static void cuda_free(Dev *dev, void *at, size_t nbytes) {
   (void)nbytes;
-  CUDA(cudaStreamSynchronize(card_of(dev)->stream));
+  cuda_sync(dev);
   CUDA(cudaFree(at));
 }
 
-static void copy_in(Cuda *cuda, char *to, const char *from, size_t nbytes) {
-  for (size_t done = 0, i = 0; done < nbytes; i++) {
-    Stage *stage = &cuda->stages[i % STAGES];
+static void copy_in(Dev *dev, char *to, const char *from, size_t nbytes) {
+  Cuda *cuda = card_of(dev);
+  for (size_t done = 0; done < nbytes;) {
+    Stage *stage = &cuda->stages[cuda->stage++ % STAGES];
     size_t n = nbytes - done < STAGE_BYTES ? nbytes - done : STAGE_BYTES;
-    CUDA(cudaEventSynchronize(stage->free));
+    cuda_wait(dev, stage->free);
     memcpy(stage->at, from + done, n);
     CUDA(cudaMemcpyAsync(to + done, stage->at, n, cudaMemcpyHostToDevice, cuda->stream));
     CUDA(cudaEventRecord(stage->free, cuda->stream));
@@ -132,27 +144,28 @@ static void copy_in(Cuda *cuda, char *to, const char *from, size_t nbytes) {
 }
 
 /* Piece i is on its way while piece i - 1 is taken off its stage. */
-static void copy_out(Cuda *cuda, char *to, const char *from, size_t nbytes) {
+static void copy_out(Dev *dev, char *to, const char *from, size_t nbytes) {
+  Cuda *cuda = card_of(dev);
   size_t pieces = (nbytes + STAGE_BYTES - 1) / STAGE_BYTES;
   for (size_t i = 0; i <= pieces && pieces; i++) {
     if (i < pieces) {
       Stage *stage = &cuda->stages[i % STAGES];
       size_t at = i * STAGE_BYTES, n = nbytes - at < STAGE_BYTES ? nbytes - at : STAGE_BYTES;
-      CUDA(cudaEventSynchronize(stage->free));
+      cuda_wait(dev, stage->free);
       CUDA(cudaMemcpyAsync(stage->at, from + at, n, cudaMemcpyDeviceToHost, cuda->stream));
       CUDA(cudaEventRecord(stage->free, cuda->stream));
     }
     if (i) {
       const Stage *stage = &cuda->stages[(i - 1) % STAGES];
       size_t at = (i - 1) * STAGE_BYTES, n = nbytes - at < STAGE_BYTES ? nbytes - at : STAGE_BYTES;
-      CUDA(cudaEventSynchronize(stage->free));
+      cuda_wait(dev, stage->free);
       memcpy(to + at, stage->at, n);
     }
   }
 }
 
 static void cuda_copy(Dev *dev, void *to, const void *from, size_t nbytes, Copy direction) {
-  (direction == COPY_IN ? copy_in : copy_out)(card_of(dev), to, from, nbytes);
+  (direction == COPY_IN ? copy_in : copy_out)(dev, to, from, nbytes);
 }
 
 static void *cuda_host_alloc(Dev *dev, size_t nbytes) {
@@ -264,8 +277,6 @@ static void cuda_call(Dev *dev, void (*body)(void *self), void *self) {
   CUDA(cudaLaunchHostFunc(card_of(dev)->stream, body, self));
 }
 
-static void cuda_sync(Dev *dev) { CUDA(cudaStreamSynchronize(card_of(dev)->stream)); }
-
 static void cuda_event_open(DevEvent *event) {
   card_of(event->dev);
   cudaEvent_t handle;
@@ -277,13 +288,22 @@ static void cuda_event_close(DevEvent *event) { CUDA(cudaEventDestroy(event->han
 
 static void cuda_event_record(DevEvent *event) { CUDA(cudaEventRecord(event->handle, card_of(event->dev)->stream)); }
 
-static void cuda_event_wait(const DevEvent *event) { CUDA(cudaEventSynchronize(event->handle)); }
+static void cuda_event_wait(const DevEvent *event) { cuda_wait(event->dev, event->handle); }
 
 static double cuda_event_seconds(const DevEvent *a, const DevEvent *b) {
   float ms;
-  CUDA(cudaEventSynchronize(b->handle));
+  cuda_event_wait(b);
   CUDA(cudaEventElapsedTime(&ms, a->handle, b->handle));
   return (double)ms * 1e-3;
+}
+
+static void cuda_card(const Dev *dev, DevCard *card) {
+  const Cuda *cuda = card_of(dev);
+  struct cudaDeviceProp prop;
+  CUDA(cudaGetDeviceProperties(&prop, cuda->gpu));
+  snprintf(card->name, sizeof card->name, "%.*s", (int)sizeof card->name - 1, prop.name);
+  CUDA(cudaDeviceGetPCIBusId(card->bus, sizeof card->bus, cuda->gpu));
+  memcpy(card->uuid, &prop.uuid, sizeof card->uuid);
 }
 
 static void *cuda_stream(Dev *dev) { return ((Cuda *)dev->own)->stream; }
@@ -309,6 +329,11 @@ static const DevOps dev_cuda = {.kind = "cuda",
                                 .event_close = cuda_event_close,
                                 .event_record = cuda_event_record,
                                 .event_wait = cuda_event_wait,
-                                .event_seconds = cuda_event_seconds};
+                                .event_seconds = cuda_event_seconds,
+                                .card = cuda_card,
+                                .capture_begin = cuda_capture_begin,
+                                .capture_end = cuda_capture_end,
+                                .graph_launch = cuda_graph_launch,
+                                .graph_close = cuda_graph_close};
 
 const CudaModule hpctrain_cuda = {CUDA_MODULE_SIZES, &dev_cuda};

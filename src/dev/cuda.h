@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* What the cuda back end is made of.  Private to src/dev/cuda*.c, which are a module of their own. */
+/* What the cuda back end is made of.  Private to the module hpctrain_cuda.so. */
 #ifndef DEV_CUDA_H
 #define DEV_CUDA_H
 
@@ -20,12 +20,22 @@ typedef struct Cuda {
   int gpu;
   char name[256], arch[ARCH_MOST];
   cudaStream_t stream;
+  cudaEvent_t idle; /* cuda_sync's */
   Stage stages[STAGES];
+  size_t stage; /* whose turn it is in copies to the GPU */
 } Cuda;
 
 /* Every call of the runtime goes through this. */
 #define CUDA(e) cuda_check((e), #e)
 void cuda_check(cudaError_t error, const char *call);
+
+/* cuda_run.c: waiting for the GPU, and graphs. */
+void cuda_wait(const Dev *dev, cudaEvent_t event); /* on the host */
+void cuda_sync(Dev *dev);
+void cuda_capture_begin(Dev *dev);
+void *cuda_capture_end(Dev *dev);
+void cuda_graph_launch(DevGraph *graph);
+void cuda_graph_close(DevGraph *graph);
 
 /* cuda_build.c: images.  After the head come the cubins. */
 typedef struct CubinHead {

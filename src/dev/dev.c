@@ -36,6 +36,12 @@ void dev_close(Dev *dev) {
 
 const char *dev_describe(const Dev *dev) { return dev->describe; }
 
+bool dev_card(const Dev *dev, DevCard *card) {
+  *card = (DevCard){{0}};
+  if (dev->ops->card) dev->ops->card(dev, card);
+  return dev->ops->card != NULL;
+}
+
 int dev_threads(const Dev *dev) { return dev->threads; }
 
 void dev_parallel(const Dev *dev, int64_t n, void (*body)(void *self, int64_t i), void *self) {
@@ -131,6 +137,11 @@ bool dev_is_host(const Dev *dev) { return !dev->ops->stream; }
 
 void dev_sync(Dev *dev) { dev->ops->sync(dev); }
 
+void dev_watch(Dev *dev, void (*look)(void *self, double waited), void *self) {
+  dev->look = look;
+  dev->look_self = self;
+}
+
 DevEvent *dev_event_open(Dev *dev) {
   DevEvent *event = xmalloc(sizeof *event);
   *event = (DevEvent){.dev = dev};
@@ -151,3 +162,21 @@ void dev_event_wait(const DevEvent *event) {
 }
 
 double dev_event_seconds(const DevEvent *a, const DevEvent *b) { return b->dev->ops->event_seconds(a, b); }
+
+bool dev_has_graphs(const Dev *dev) { return dev->ops->capture_begin != NULL; }
+
+void dev_capture_begin(Dev *dev) { dev->ops->capture_begin(dev); }
+
+DevGraph *dev_capture_end(Dev *dev) {
+  DevGraph *graph = xmalloc(sizeof *graph);
+  *graph = (DevGraph){dev, dev->ops->capture_end(dev)};
+  return graph;
+}
+
+void dev_graph_launch(DevGraph *graph) { graph->dev->ops->graph_launch(graph); }
+
+void dev_graph_close(DevGraph *graph) {
+  if (!graph) return;
+  graph->dev->ops->graph_close(graph);
+  free(graph);
+}

@@ -13,6 +13,7 @@
 typedef struct Dev Dev;
 typedef struct DevModule DevModule;
 typedef struct DevEvent DevEvent;
+typedef struct DevGraph DevGraph;
 
 typedef struct DevOptions {
   const char *kind;     /* "cpu", "cuda", "null" (allocates nothing, runs nothing: for plans), "apart" (apart.c: for tests) */
@@ -28,6 +29,12 @@ typedef struct DevOptions {
 Dev *dev_open(const DevOptions *options);
 void dev_close(Dev *dev);
 const char *dev_describe(const Dev *dev); /* "AMD EPYC, 2 cores, avx512": for the banner */
+/* What tells one GPU from all others; false: the device is none. */
+typedef struct DevCard {
+  char name[64], bus[16]; /* "NVIDIA H200", "0000:18:00.0" */
+  unsigned char uuid[16];
+} DevCard;
+bool dev_card(const Dev *dev, DevCard *card);
 int dev_threads(const Dev *dev);
 
 /* body(self, i) for each i in 0 … n-1, in any order, on this rank's threads; returns when all are done.  Host work. */
@@ -91,11 +98,22 @@ void dev_call(Dev *dev, void (*body)(void *self), void *self);
 /* What launches go into, for libraries: cuda's cudaStream_t; NULL elsewhere. */
 void *dev_stream(Dev *dev);
 void dev_sync(Dev *dev); /* until all that was started has ended; ends the job when something failed */
+/* look(self, seconds waited so far) is called now and then while the host waits for the device: it may end the job.  NULL:
+ * nobody looks. */
+void dev_watch(Dev *dev, void (*look)(void *self, double waited), void *self);
 
 DevEvent *dev_event_open(Dev *dev);
 void dev_event_close(DevEvent *event);
 void dev_event_record(DevEvent *event);                         /* takes place behind what was started before */
 void dev_event_wait(const DevEvent *event);                     /* until it has taken place; not recorded: at once */
 double dev_event_seconds(const DevEvent *a, const DevEvent *b); /* from a to b, once b has taken place */
+
+/* Where the device has one (dev_has_graphs): between the two, launches of this thread and what waits for them on the device are
+ * noted and not run; then the graph runs them all, any number of times, at one call. */
+bool dev_has_graphs(const Dev *dev);
+void dev_capture_begin(Dev *dev);
+DevGraph *dev_capture_end(Dev *dev);
+void dev_graph_launch(DevGraph *graph);
+void dev_graph_close(DevGraph *graph); /* NULL is fine; not while it runs */
 
 #endif

@@ -45,24 +45,32 @@ static void bind_big(Job *job, const JobProgram *p, const Step *step, Bound *bou
   if (!job->choices->cuda) job_tune_add(job, step, bound, code);
 }
 
-/* MPI touches host memory only: elsewhere a collective goes by way of buffers there. */
-static void *host_end(Job *job, void *at, const StepArg *arg, size_t *nbytes) {
+/* MPI touches host memory only: from other memory a collective goes by way of buffers there. */
+static void *host_end(Job *job, const StepArg *arg, size_t *nbytes) {
   *nbytes = (size_t)shape_size(&arg->shape) * dtype_size(arg->dtype);
-  return dev_is_host(job->dev) ? at : arena_alloc(job->arena, *nbytes);
+  return dev_is_host(job->dev) || job->device_collectives ? NULL : arena_alloc(job->arena, *nbytes);
+}
+
+/* What people know a collective by: "all_gather 'param/layers.3' of micro.first". */
+static const char *collective_name(Job *job, const JobProgram *p, const Step *step) {
+  const Buffer *in = &p->program->buffers[step->in[0].place.buffer], *out = &p->program->buffers[step->out[0].place.buffer];
+  const char *name = in->class != BUFFER_VAR && out->class == BUFFER_VAR ? out->name : in->name;
+  return arena_printf(job->arena, "%s '%s' of %s", op_table[step->op].name, name, p->name);
 }
 
 static void bind_collective(Job *job, const JobProgram *p, const Step *step, Bound *bound) {
   bound->pointers = arena_array(job->arena, void *, 2);
   bound->pointers[0] = address(job, p, &step->in[0].place, step->in[0].dtype);
   bound->pointers[1] = address(job, p, &step->out[0].place, step->out[0].dtype);
-  bound->host_in = host_end(job, bound->pointers[0], &step->in[0], &bound->in_bytes);
-  bound->host_out = host_end(job, bound->pointers[1], &step->out[0], &bound->out_bytes);
+  bound->host_in = host_end(job, &step->in[0], &bound->in_bytes);
+  bound->host_out = host_end(job, &step->out[0], &bound->out_bytes);
   CommKind kind = collective_kind(step->op);
   int64_t n = collective_count(step);
   void *workspace = workspace_address(job, p, step);
-  if (!dev_is_host(job->dev)) workspace = arena_alloc(job->arena, comm_workspace(kind, n, step->in[0].dtype, (int)step->n[1]));
-  bound->op = comm_prepare(job->mesh, (MeshAxis)step->n[0], kind, bound->host_in, bound->host_out, n, step->in[0].dtype, workspace,
-                           op_table[step->op].name);
+  if (bound->host_in) workspace = arena_alloc(job->arena, comm_workspace(kind, n, step->in[0].dtype, (int)step->n[1]));
+  bound->op = comm_prepare(job->mesh, (MeshAxis)step->n[0], kind, bound->host_in ? bound->host_in : bound->pointers[0],
+                           bound->host_out ? bound->host_out : bound->pointers[1], n, step->in[0].dtype, workspace,
+                           collective_name(job, p, step));
 }
 
 void job_bind(Job *job, JobProgram *p, Code *code) {

@@ -78,6 +78,7 @@ JobStart job_start(Job *job) {
   JobStart start = {0};
   double begin = clock_seconds();
   bool hit = false;
+  job->device_collectives = comm_device_open(job->mesh, job->dev);
   job->nbytes = job->memory.vars + job->memory.tables + job->memory.transient;
   job->base = dev_alloc(job->dev, job->nbytes, "parameters, states, gradients and activations");
   if (!job->interpreted) {
@@ -95,6 +96,7 @@ JobStart job_start(Job *job) {
     }
     start.kernels = code_count(code);
   }
+  if (!dev_is_host(job->dev)) job->inputs = job_inputs_open(job);
   malloc_trim(0); /* what compiling and checking took goes back before the arena fills */
   start.cached = hit ? start.kernels : 0;
   start.seconds = clock_seconds() - begin;
@@ -102,12 +104,16 @@ JobStart job_start(Job *job) {
 }
 
 void job_close(Job *job) {
+  if (job->base) dev_sync(job->dev);
+  for (int i = 0; i < job->programs.n; i++) dev_graph_close(job->programs.at[i].captured); /* before the communicators */
   for (int i = 0; i < job->programs.n && job->programs.at[i].steps; i++)
     for (int s = 0; s < job->programs.at[i].program->nsteps; s++) {
       Bound *bound = &job->programs.at[i].steps[s];
       if (bound->kind == STEP_COLLECTIVE_START) comm_release(bound->op);
       if (bound->gpu) gpu_release(bound);
     }
+  if (job->device_collectives) comm_device_close(job->mesh);
+  if (job->inputs) job_inputs_close(job);
   if (job->module) dev_unload(job->module);
   if (job->base) dev_free(job->dev, job->base, job->nbytes);
 }
@@ -135,16 +141,7 @@ void job_written(Job *job, const char *name) {
 
 /* --- running ------------------------------------------------------------------------------------------------------------- */
 
-/* What the host has written since the last run: inputs and step scalars, where it writes to copies. */
-static void push_inputs(Job *job) {
-  for (int i = 0; i < job->vars.n; i++) {
-    const Var *var = job->vars.at[i].var;
-    if (var->class == VAR_INPUT || var->class == VAR_STEP) job_written(job, var->name);
-  }
-}
-
 static void run_step(Job *job, Bound *s) {
-  bool host = dev_is_host(job->dev);
   switch (s->kind) {
   case STEP_KERNEL:
     dev_launch(job->dev, s->kernel, s->pointers, s->npointers, &s->launch);
@@ -156,14 +153,29 @@ static void run_step(Job *job, Bound *s) {
       s->big(&s->call);
     break;
   case STEP_COLLECTIVE_START:
-    if (!host) dev_copy_out(job->dev, s->host_in, s->pointers[0], s->in_bytes);
+    if (s->host_in) dev_copy_out(job->dev, s->host_in, s->pointers[0], s->in_bytes);
     comm_start(s->op);
     break;
   case STEP_COLLECTIVE_WAIT:
     comm_wait(s->op);
-    if (!host) dev_copy_in(job->dev, s->pointers[1], s->host_out, s->out_bytes);
+    if (s->host_out) dev_copy_in(job->dev, s->pointers[1], s->host_out, s->out_bytes);
     break;
   }
+}
+
+static void run_steps(Job *job, JobProgram *p) {
+  for (int i = 0; i < p->program->nsteps; i++) {
+    double begin = p->seconds ? clock_seconds() : 0;
+    run_step(job, &p->steps[i]);
+    if (p->seconds) p->seconds[i] += clock_seconds() - begin;
+  }
+}
+
+/* Not in a program's first run: libraries and communicators prepare themselves in it, which cannot be captured. */
+static DevGraph *capture(Job *job, JobProgram *p) {
+  dev_capture_begin(job->dev);
+  run_steps(job, p);
+  return dev_capture_end(job->dev);
 }
 
 void job_run(Job *job, int program) {
@@ -172,10 +184,11 @@ void job_run(Job *job, int program) {
     job_interpret(job, p);
     return;
   }
-  if (!dev_is_host(job->dev)) push_inputs(job);
-  for (int i = 0; i < p->program->nsteps; i++) {
-    double begin = p->seconds ? clock_seconds() : 0;
-    run_step(job, &p->steps[i]);
-    if (p->seconds) p->seconds[i] += clock_seconds() - begin;
+  if (job->inputs) job_inputs_send(job);
+  if (job->choices->graph && dev_has_graphs(job->dev) && !p->seconds && p->runs++) {
+    if (!p->captured) p->captured = capture(job, p);
+    dev_graph_launch(p->captured);
+  } else {
+    run_steps(job, p);
   }
 }

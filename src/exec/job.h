@@ -21,7 +21,7 @@ typedef struct Bound {
   const BigImpl *row;
   const struct GpuImpl *gpu; /* instead of row and big, on a GPU */
   void *plan;                /* gpu's */
-  void *host_in, *host_out;  /* a collective's ends, where the device's memory is not the host's */
+  void *host_in, *host_out;  /* a collective's ends, where it cannot have them in the device's memory; else NULL */
   size_t in_bytes, out_bytes;
   const char *symbol; /* of generated code */
   Product *product;   /* a matrix product that is chosen by measurement or by record; NULL: by the fixed rule */
@@ -40,7 +40,11 @@ typedef struct JobProgram {
   size_t *table; /* by buffer: offset of a BUFFER_TABLE's constants */
   Bound *steps;
   double *seconds; /* by step; NULL: not timed */
+  int64_t runs;
+  DevGraph *captured; /* all steps; NULL: not yet, or never */
 } JobProgram;
+
+typedef struct Inputs Inputs; /* inputs.c */
 
 struct Job {
   Arena *arena;
@@ -57,6 +61,8 @@ struct Job {
   DevModule *module;
   VEC(Product *) products;
   const char *tuned; /* what job_choices gives */
+  Inputs *inputs;    /* NULL: the host writes to the device's memory itself */
+  bool device_collectives;
 };
 
 int job_find_var(const Job *job, const char *name); /* -1: none */
@@ -67,6 +73,11 @@ void job_resolve(Job *job, JobProgram *p);
 /* Ends the job when a product that was just built does not multiply. */
 void job_check_products(const JobProgram *p);
 void job_fill_tables(const Job *job, const JobProgram *p);
+
+/* inputs.c: what the host writes between runs, on its way to the device. */
+Inputs *job_inputs_open(Job *job);
+void job_inputs_send(Job *job);
+void job_inputs_close(Job *job);
 
 /* gpu.c: chooses a row and prepares it, once the code is loaded; runs it; gives it back. */
 void gpu_bind(Job *job, const Step *step, Bound *bound, size_t workspace);

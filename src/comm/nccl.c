@@ -1,0 +1,264 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* Collectives on a GPU's memory, by NCCL.  Part of the CUDA module.
+ *
+ * A group of the mesh has two lanes, each a communicator and a stream: gathers do not queue behind reductions.  A start makes the
+ * lane wait for what the compute stream was given so far, a wait makes the compute stream wait for the lane; the host waits for
+ * neither, and all of it can be captured in a CUDA graph.
+ *
+ * Sums of two ranks know one order only; those of more are added in an order that NCCL takes from topology, size and settings,
+ * never from timing: the same ranks in the same places give the same bits.
+ *
+ * Each lane tells how far it is in a word of the host's memory: `number` after a collective of that number, `number` + OPS_MOST
+ * while it is in it.  Copies of 4 bytes write it, also inside graphs, where no kernel of ours could count.
+ *
+ * NCCL's own end of a job that has failed is not asked for: the end of the process is quicker, and waits for nobody. */
+#include <nccl.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "src/base/arena.h"
+#include "src/comm/impl.h"
+#include "src/dev/cuda.h"
+
+enum { OPS_MOST = 1 << 16, VERSION_LEAST = 22600 };
+static const double PATIENCE = 600; /* seconds that the host waits for a GPU */
+
+typedef enum LaneKind { GATHERS, REDUCTIONS, LANES } LaneKind;
+
+typedef struct Lane {
+  ncclComm_t comm;
+  cudaStream_t stream;
+  volatile uint32_t *word;
+} Lane;
+
+typedef struct Nccl {
+  Mesh *mesh;
+  cudaStream_t compute;
+  Lane lanes[MESH_AXES * LANES]; /* by axis, then kind; of groups with more than one rank */
+  uint32_t *words;               /* of the lanes; the host's memory */
+  uint32_t *numbers;             /* 0, 1, 2, …; the GPU's */
+  int nops;
+  const CommOp *ops[OPS_MOST]; /* by number, from 1 on; NULL: released */
+} Nccl;
+
+/* What a prepared collective has of a lane. */
+typedef struct NcclOp {
+  Lane *lane;
+  cudaEvent_t ready, done;
+  uint32_t number;
+} NcclOp;
+
+/* --- errors ------------------------------------------------------------------------------------------------------------- */
+
+#define NCCL(what, e) nccl_must((e), #e, (what))
+
+static const char lost_help[] = "see whether a node, a GPU or the network went away (NCCL_DEBUG=INFO tells more, "
+                                "NCCL_SOCKET_IFNAME chooses the network); the run resumes from its last checkpoint";
+
+static void nccl_must(ncclResult_t result, const char *call, const char *what) {
+  if (result == ncclSuccess || result == ncclInProgress) return;
+  fail(FAIL_LOST, "%.*s for %s failed\n   NCCL: %s: %s\nhelp: %s", (int)strcspn(call, "("), call, what, ncclGetErrorString(result),
+       ncclGetLastError(NULL), lost_help);
+}
+
+/* "reduce_scatter 'layers.3' (#37)" of each lane that is in a collective; "" when none is. */
+static void pending(const Nccl *nccl, char *text, size_t nbytes) {
+  size_t n = 0;
+  *text = 0;
+  for (int i = 0; i < MESH_AXES * LANES; i++) {
+    const Lane *lane = &nccl->lanes[i];
+    uint32_t word = lane->comm ? *lane->word : 0;
+    const CommOp *op = word > OPS_MOST && word < 2 * OPS_MOST ? nccl->ops[word - OPS_MOST] : NULL;
+    if (op && n < nbytes) n += (size_t)snprintf(text + n, nbytes - n, "%s%s (#%u)", n ? " and in " : "", op->what, word - OPS_MOST);
+  }
+}
+
+/* Called while the host waits for the GPU: a communicator that is broken would let it wait for ever. */
+static void look(void *self, double waited) {
+  const Nccl *nccl = self;
+  char where[512];
+  pending(nccl, where, sizeof where);
+  for (int i = 0; i < MESH_AXES * LANES; i++) {
+    ncclResult_t state = ncclSuccess;
+    if (!nccl->lanes[i].comm) continue;
+    NCCL("the watch of collectives", ncclCommGetAsyncError(nccl->lanes[i].comm, &state));
+    nccl_must(state, "communication", *where ? where : "collectives");
+  }
+  if (waited < PATIENCE) return;
+  if (*where)
+    fail(FAIL_LOST,
+         "waits since %.0f s in %s\nhelp: see which rank has not come there, and why (py-spy, gdb, nvidia-smi on its node); the "
+         "run resumes from its last checkpoint",
+         waited, where);
+  fail(FAIL_MACHINE,
+       "the GPU has not finished its work for %.0f s, and is in no collective\nhelp: see nvidia-smi and the kernel's log (dmesg) "
+       "on this node; the run resumes from its last checkpoint",
+       waited);
+}
+
+/* --- lanes -------------------------------------------------------------------------------------------------------------- */
+
+/* The job's rank of the first of this rank's group. */
+static int group_root(const Mesh *mesh, int axis) {
+  int rank = 0;
+  for (int a = 0; a < MESH_AXES; a++) rank = rank * mesh->extent[a] + (a == axis ? 0 : mesh->index[a]);
+  return rank;
+}
+
+static void lane_open(Nccl *nccl, int axis, LaneKind kind, int priority) {
+  static const char *const what[] = {[GATHERS] = "the communicator of gathers", [REDUCTIONS] = "the communicator of reductions"};
+  const CommGroup *group = &nccl->mesh->group[axis];
+  Comm *comm = nccl->mesh->comm;
+  Lane *lane = &nccl->lanes[axis * LANES + (int)kind];
+  ncclUniqueId mine = {{0}}, *all = xmalloc(sizeof *all * (size_t)comm->size);
+  if (group->rank == 0) NCCL(what[kind], ncclGetUniqueId(&mine));
+  comm->transport->gather(comm, &mine, sizeof mine, all);
+  ncclConfig_t config = NCCL_CONFIG_INITIALIZER;
+  NCCL(what[kind], ncclCommInitRankConfig(&lane->comm, group->size, all[group_root(nccl->mesh, axis)], group->rank, &config));
+  free(all);
+  CUDA(cudaStreamCreateWithPriority(&lane->stream, cudaStreamNonBlocking, priority));
+  lane->word = &nccl->words[axis * LANES + (int)kind];
+}
+
+static bool is_alone(const Mesh *mesh) {
+  for (int axis = 0; axis < MESH_AXES; axis++)
+    if (mesh->group[axis].size > 1) return false;
+  return true;
+}
+
+static void version_check(void) {
+  int version = 0;
+  NCCL("the version", ncclGetVersion(&version));
+  if (version < VERSION_LEAST)
+    fail(FAIL_MACHINE, "NCCL %d.%d is too old\nhelp: 2.26 or newer: load its module, or name its folder in LD_LIBRARY_PATH",
+         version / 10000, version / 100 % 100);
+}
+
+static void numbers_open(Nccl *nccl) {
+  size_t nbytes = 2 * OPS_MOST * sizeof *nccl->numbers;
+  uint32_t *numbers = xmalloc(nbytes);
+  for (uint32_t i = 0; i < 2 * OPS_MOST; i++) numbers[i] = i;
+  CUDA(cudaMalloc((void **)&nccl->numbers, nbytes));
+  CUDA(cudaMemcpy(nccl->numbers, numbers, nbytes, cudaMemcpyHostToDevice));
+  free(numbers);
+  nbytes = MESH_AXES * LANES * sizeof *nccl->words;
+  CUDA(cudaHostAlloc((void **)&nccl->words, nbytes, cudaHostAllocMapped));
+  memset(nccl->words, 0, nbytes);
+}
+
+/* NCCL_GRAPH_REGISTER would have graphs use buffers another way than runs without a graph do. */
+static void nccl_open(Mesh *mesh) {
+  Nccl *nccl = xmalloc(sizeof *nccl);
+  memset(nccl, 0, sizeof *nccl);
+  nccl->mesh = mesh;
+  nccl->compute = dev_stream(mesh->dev);
+  mesh->device_own = nccl;
+  if (is_alone(mesh)) return;
+  setenv("NCCL_LAUNCH_ORDER_IMPLICIT", "1", 0);
+  setenv("NCCL_GRAPH_REGISTER", "0", 0);
+  version_check();
+  numbers_open(nccl);
+  int least, greatest;
+  CUDA(cudaDeviceGetStreamPriorityRange(&least, &greatest));
+  for (int axis = 0; axis < MESH_AXES; axis++)
+    for (int kind = 0; kind < LANES && mesh->group[axis].size > 1; kind++) lane_open(nccl, axis, (LaneKind)kind, greatest);
+  dev_watch(mesh->dev, look, nccl);
+}
+
+static void nccl_close(Mesh *mesh) {
+  Nccl *nccl = mesh->device_own;
+  dev_sync(mesh->dev);
+  dev_watch(mesh->dev, NULL, NULL);
+  for (int i = 0; i < MESH_AXES * LANES; i++) {
+    Lane *lane = &nccl->lanes[i];
+    if (!lane->comm) continue;
+    NCCL("the end of the job", ncclCommDestroy(lane->comm));
+    CUDA(cudaStreamDestroy(lane->stream));
+  }
+  if (nccl->words) CUDA(cudaFreeHost(nccl->words));
+  if (nccl->numbers) CUDA(cudaFree(nccl->numbers));
+  free(nccl);
+  mesh->device_own = NULL;
+}
+
+/* --- collectives -------------------------------------------------------------------------------------------------------- */
+
+static const ncclDataType_t types[DT_COUNT] = {[DT_F32] = ncclFloat32, [DT_BF16] = ncclBfloat16, [DT_F16] = ncclFloat16,
+                                               [DT_I32] = ncclInt32,   [DT_I64] = ncclInt64,     [DT_PRED] = ncclUint8};
+
+static ncclResult_t all_gather_nccl(const CommOp *op, const Lane *lane) {
+  return ncclAllGather(op->in, op->out, (size_t)op->n, types[op->dtype], lane->comm, lane->stream);
+}
+
+static ncclResult_t reduce_scatter_nccl(const CommOp *op, const Lane *lane) {
+  return ncclReduceScatter(op->in, op->out, (size_t)op->n, types[op->dtype], ncclSum, lane->comm, lane->stream);
+}
+
+static ncclResult_t all_reduce_nccl(const CommOp *op, const Lane *lane) {
+  return ncclAllReduce(op->in, op->out, (size_t)op->n, types[op->dtype], ncclSum, lane->comm, lane->stream);
+}
+
+static const struct {
+  LaneKind lane;
+  ncclResult_t (*start)(const CommOp *op, const Lane *lane);
+} kinds[COMM_KINDS] = {[COMM_ALL_GATHER] = {GATHERS, all_gather_nccl},
+                       [COMM_REDUCE_SCATTER] = {REDUCTIONS, reduce_scatter_nccl},
+                       [COMM_ALL_REDUCE] = {REDUCTIONS, all_reduce_nccl}};
+
+static void op_prepare_nccl(CommOp *op) {
+  Nccl *nccl = op->mesh->device_own;
+  if (op->group->size == 1) return;
+  CHECK(nccl->nops + 1 < OPS_MOST && (op->kind == COMM_ALL_GATHER || op->dtype != DT_PRED));
+  NcclOp *own = op->own = xmalloc(sizeof *own);
+  *own = (NcclOp){.lane = &nccl->lanes[(op->group - op->mesh->group) * LANES + (int)kinds[op->kind].lane],
+                  .number = (uint32_t)++nccl->nops};
+  nccl->ops[own->number] = op;
+  CUDA(cudaEventCreateWithFlags(&own->ready, cudaEventDisableTiming));
+  CUDA(cudaEventCreateWithFlags(&own->done, cudaEventDisableTiming));
+}
+
+/* Takes its place in the lane. */
+static void tell(const CommOp *op, uint32_t word) {
+  const Nccl *nccl = op->mesh->device_own;
+  const Lane *lane = ((NcclOp *)op->own)->lane;
+  CUDA(cudaMemcpyAsync((void *)lane->word, nccl->numbers + word, sizeof word, cudaMemcpyDeviceToHost, lane->stream));
+}
+
+static void op_start_nccl(CommOp *op) {
+  const Nccl *nccl = op->mesh->device_own;
+  const NcclOp *own = op->own;
+  if (!own) { /* one rank */
+    size_t nbytes = (size_t)op->n * dtype_size(op->dtype);
+    if (op->in != op->out) CUDA(cudaMemcpyAsync(op->out, op->in, nbytes, cudaMemcpyDeviceToDevice, nccl->compute));
+    return;
+  }
+  CUDA(cudaEventRecord(own->ready, nccl->compute));
+  CUDA(cudaStreamWaitEvent(own->lane->stream, own->ready, 0));
+  tell(op, own->number + OPS_MOST);
+  NCCL(op->what, kinds[op->kind].start(op, own->lane));
+  tell(op, own->number);
+  CUDA(cudaEventRecord(own->done, own->lane->stream));
+}
+
+static void op_wait_nccl(CommOp *op) {
+  const Nccl *nccl = op->mesh->device_own;
+  const NcclOp *own = op->own;
+  if (own) CUDA(cudaStreamWaitEvent(nccl->compute, own->done, 0));
+}
+
+static void op_release_nccl(CommOp *op) {
+  Nccl *nccl = op->mesh->device_own;
+  NcclOp *own = op->own;
+  if (!own) return;
+  CUDA(cudaEventDestroy(own->ready));
+  CUDA(cudaEventDestroy(own->done));
+  nccl->ops[own->number] = NULL;
+  free(own);
+}
+
+extern const CommDevice comm_device_nccl;
+const CommDevice comm_device_nccl = {
+    .open = nccl_open,
+    .close = nccl_close,
+    .ops = {.op_prepare = op_prepare_nccl, .op_start = op_start_nccl, .op_wait = op_wait_nccl, .op_release = op_release_nccl}};
