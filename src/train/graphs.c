@@ -54,11 +54,14 @@ static int sum_over_ranks(Graph *g, const int *scalars, int n, int axis, int ran
   return all_reduce(g, ir_concat(g, parts, n, 0), axis, ranks);
 }
 
-/* The sum of squares of a vector whose length STATE_PAD divides: over rows, then of the rows. */
+/* The sum of squares of a vector whose length STATE_PAD divides: over rows, then of the rows.  A long vector has more rows, as
+ * far as its length allows: a row is the work of one multiprocessor. */
 static int sum_of_squares(Graph *g, int x) {
-  int64_t n = graph_node(g, x)->shape.dim[0];
-  int rows = ir_reshape(g, x, SHAPE(STATE_PAD, n / STATE_PAD));
-  return ir_sum_all(g, ir_mul(g, rows, rows));
+  enum { MOST_ROWS = 1024, SHORTEST = 8192, CHUNK = 8 };
+  int64_t n = graph_node(g, x)->shape.dim[0], rows = STATE_PAD;
+  while (rows < MOST_ROWS && n / rows >= 2 * SHORTEST && n % (2 * rows * CHUNK) == 0) rows *= 2;
+  int squared = ir_reshape(g, x, SHAPE(rows, n / rows));
+  return ir_sum_all(g, ir_mul(g, squared, squared));
 }
 
 /* Which elements of this rank's share of a unit belong to matrices; -1: none of them. */
