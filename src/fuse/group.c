@@ -2,8 +2,9 @@
 /* Which nodes become one kernel.
  *
  * Greedy, in node order: a node joins the kernels of the operands it can take from registers, then kernels that read the same
- * value are joined too.  Two kernels are joined only if their domains agree and nothing outside lies on a path between them
- * (else neither could run first).  Kernels do not cross phases, except within a chunk. */
+ * value are joined too.  A widened value goes with its one user, so that what is written is the 16 bits.  Two kernels are joined
+ * only if their domains agree and nothing outside lies on a path between them (else neither could run first).  Kernels do not cross
+ * phases, except within a chunk. */
 #include <string.h>
 
 #include "src/fuse/stage.h"
@@ -167,12 +168,42 @@ static bool few_args(Grouper *r, int a, int b) {
   return args <= GROUP_ARGS;
 }
 
+/* A widened value that one kernel value alone reads, in a register. */
+static bool *find_followers(const Graph *g, Arena *arena) {
+  bool *follows = arena_array(arena, bool, g->nodes.n);
+  int *uses = count_uses(g, arena);
+  for (int i = 0; i < g->nodes.n; i++) {
+    const Node *x = graph_node(g, i);
+    for (int k = 0; k < x->nin && is_fusable(x); k++) {
+      int inner = inner_operand(g, x, k);
+      if (inner >= 0 && inner == x->in[k] && uses[inner] == 1 && is_widened(graph_node(g, inner), g)) follows[inner] = true;
+    }
+  }
+  return follows;
+}
+
 static int add_group(Grouper *r, int node) {
   const Node *x = graph_node(r->g, node);
   int id = r->groups.n;
   vec_push(r->arena, &r->groups, (Group){.parent = id, .first = node, .last = node, .count = 1, .domain = domain_of(r->g, x)});
   vec_push(r->arena, &r->members[id], node);
   return r->group[node] = id;
+}
+
+static int take_operands(Grouper *r, const Target *targets, int node, int mine) {
+  const Node *x = graph_node(r->g, node);
+  for (int k = 0; k < x->nin; k++) {
+    int inner = inner_operand(r->g, x, k);
+    if (inner < 0 || targets[inner].absorbed) continue;
+    if (r->group[inner] < 0) { /* it has waited for this user */
+      mine = join(r, mine, add_group(r, inner));
+      mine = take_operands(r, targets, inner, mine);
+      continue;
+    }
+    int other = find(r, r->group[inner]);
+    if (other != mine && few_args(r, other, mine) && joinable(r, other, mine)) mine = join(r, other, mine);
+  }
+  return mine;
 }
 
 /* Joins kernels of one scope that read one value of the whole domain from memory.  Of different scopes they would keep each
@@ -206,16 +237,11 @@ Grouping fuse_group(const Graph *g, Arena *arena, const Target *targets, Hazard 
   r.top = arena_array(arena, int, n);
   for (int i = 0; i < n; i++) r.top[i] = i;
   r.members = (void *)arena_alloc(arena, sizeof *r.members * (size_t)n);
+  const bool *follows = find_followers(g, arena);
   for (int i = 0; i < n; i++) {
-    const Node *x = graph_node(g, i);
-    if (!is_fusable(x) || targets[i].absorbed) continue;
+    if (!is_fusable(graph_node(g, i)) || targets[i].absorbed || (follows[i] && !unfused)) continue;
     int mine = add_group(&r, i);
-    for (int k = 0; k < x->nin && !unfused; k++) {
-      int inner = inner_operand(g, x, k);
-      if (inner < 0 || targets[inner].absorbed) continue;
-      int other = find(&r, r.group[inner]);
-      if (other != mine && few_args(&r, other, mine) && joinable(&r, other, mine)) mine = join(&r, other, mine);
-    }
+    if (!unfused) take_operands(&r, targets, i, mine);
   }
   if (!unfused) join_readers(&r);
   Grouping result = {.group = arena_array(arena, int, n)};

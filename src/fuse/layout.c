@@ -69,6 +69,10 @@ const Node *constant_of(const Graph *g, int node) {
   return x->op == OP_CONST ? x : NULL;
 }
 
+bool is_widened(const Node *node, const Graph *g) {
+  return node->op == OP_CAST && node->dtype == DT_F32 && dtype_size(graph_node(g, node->in[0])->dtype) == 2;
+}
+
 int *count_uses(const Graph *g, Arena *arena) {
   int *uses = arena_array(arena, int, g->nodes.n);
   for (int i = 0; i < g->nodes.n; i++)

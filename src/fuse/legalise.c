@@ -127,10 +127,10 @@ static bool is_free(const Graph *g, int node) {
   return true;
 }
 
-/* A copy of a free value for one user, in new nodes down to constants and scalars. */
+/* A copy of a free value for one user, in new nodes down to constants and scalars; of a widened one, down to its 16 bits. */
 static int copy_free(Legalise *l, const Node *user, int node) {
   Node x = *graph_node(l->g, node);
-  if (op_table[x.op].kind != KIND_POINTWISE && x.op != OP_IOTA) return l->map[node];
+  if ((op_table[x.op].kind != KIND_POINTWISE && x.op != OP_IOTA) || x.dtype == DT_BF16 || x.dtype == DT_F16) return l->map[node];
   int *in = arena_array(l->out->arena, int, x.nin);
   for (int k = 0; k < x.nin; k++) in[k] = copy_free(l, user, x.in[k]);
   x.scope = user->scope;
@@ -143,7 +143,8 @@ static int legalise_node(Legalise *l, int i) {
   int *in = arena_array(l->out->arena, int, x->nin);
   OpKind kind = op_table[x->op].kind;
   for (int k = 0; k < x->nin; k++) {
-    bool copy = (kind == KIND_POINTWISE || kind == KIND_REDUCE) && l->uses[x->in[k]] > 1 && is_free(l->g, x->in[k]);
+    bool copy = (kind == KIND_POINTWISE || kind == KIND_REDUCE) && l->uses[x->in[k]] > 1 &&
+                (is_free(l->g, x->in[k]) || is_widened(graph_node(l->g, x->in[k]), l->g));
     in[k] = copy ? copy_free(l, x, x->in[k]) : l->map[x->in[k]];
   }
   if (x->op == OP_RESHAPE) return reshape(l, x, in[0], x->shape);

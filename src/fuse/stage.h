@@ -30,6 +30,7 @@ Layout layout_root(const Graph *g, int node);
 bool is_view(const Node *node); /* KIND_VIEW but CONCAT */
 /* The constant that a node is through views; NULL: it is none. */
 const Node *constant_of(const Graph *g, int node);
+bool is_widened(const Node *node, const Graph *g); /* a 16-bit value in F32: what reads it reads the 16 bits */
 /* How often each node is an input. */
 int *count_uses(const Graph *g, Arena *arena);
 

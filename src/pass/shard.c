@@ -125,13 +125,13 @@ static void find_gradients(Shard *s) {
     }
 }
 
-/* Whether a node is parameters and views of them alone, such as several weights side by side. */
+/* Whether a node is parameters, views of them and those in another type alone, such as several weights side by side. */
 static bool is_param_view(const Shard *s, int node) {
   const Node *x = graph_node(s->g, node);
   if (s->param_of[node] >= 0) return true;
   for (int k = 0; k < x->nin; k++)
     if (!is_param_view(s, x->in[k])) return false;
-  return op_table[x->op].kind == KIND_VIEW;
+  return op_table[x->op].kind == KIND_VIEW || x->op == OP_CAST;
 }
 
 /* A node of g as something of this turn reads it: what was gathered for the forward pass does not stay for the backward. */

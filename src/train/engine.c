@@ -22,13 +22,16 @@ struct Engine {
   uint64_t *sort; /* scratch of engine_batch */
 };
 
-enum { CHUNKS_MOST = 64 };       /* of the head: what a very long pass may add to the program's length */
-enum { LOGITS_BYTES = 4 << 20 }; /* a chunk of the head's logits: large enough for full-speed products, small beside the rest */
+enum { CHUNKS_MOST = 64 }; /* of the head: what a very long pass may add to the program's length */
+/* A chunk of the head's logits: large enough for full-speed products, small beside the rest. */
+enum { LOGITS_BYTES = 4 << 20, LOGITS_BYTES_GPU = 256 << 20, ROWS_GRAIN = 256 };
 
 static ModelBatch batch_of(const EngineOptions *o) {
-  int64_t rows = LOGITS_BYTES / 4 / o->model.vocab, least = (o->sequences * o->positions + CHUNKS_MOST - 1) / CHUNKS_MOST;
+  int64_t row = o->model.vocab * (int64_t)dtype_size(o->choices.compute);
+  int64_t rows = (o->choices.cuda ? LOGITS_BYTES_GPU : LOGITS_BYTES) / row,
+          least = (o->sequences * o->positions + CHUNKS_MOST - 1) / CHUNKS_MOST;
   least = least < 128 ? 128 : least;
-  rows = rows < least ? least : rows;
+  rows = rows < least ? least : rows >= ROWS_GRAIN ? rows / ROWS_GRAIN * ROWS_GRAIN : rows;
   return (ModelBatch){o->sequences, o->positions, rows};
 }
 
