@@ -14,16 +14,27 @@ typedef struct Binding {
   int64_t uid;
 } Binding;
 
-enum { BINDINGS = 16 };
+enum { BINDINGS = 16, PADS = BIG_IN + BIG_OUT };
+
+/* An operand's padded copy in the workspace. */
+typedef struct Pad {
+  Source source; /* FROM_IN or FROM_OUT */
+  int at;        /* operand number */
+  size_t offset; /* from where the copies begin */
+} Pad;
 
 /* A prepared use. */
 typedef struct Attention {
-  cudnnBackendDescriptor_t plan;
+  GraphPlan plan;
   int64_t B, G, part_B, part_G; /* sequences and key heads, in all and in a part */
   float scale, minus_infinity, one, window;
   Binding bindings[BINDINGS];
   int nbindings;
-  size_t workspace; /* the engine's own; buffers of the graph follow it */
+  Pad pads[PADS]; /* inputs, then outputs */
+  int npads;
+  BigCall padded; /* what the graph works on where there are pads */
+  /* Bytes of the workspace: the engine's own, buffers of the graph, padded inputs, padded outputs. */
+  size_t engine, buffers, pads_in, pads_out;
 } Attention;
 
 /* While a graph is written. */

@@ -6,40 +6,24 @@
 #include "kernels/cuda/rows.h"
 #include "kernels/texts.h"
 
-#define PLAIN_ROW(which)                                                                                                           \
-  {                                                                                                                                \
-    .op = #which, .name = "plain", .deterministic = true, .try_prepare = plain_##which##_prepare, .run = plain_run,                \
-    .release = plain_release, .workspace = plain_workspace                                                                         \
-  }
+#define PLAIN(op) plain_##op##_prepare, plain_run, plain_release, NULL
+#define CUDNN(op) cudnn_##op##_prepare, cudnn_attention_run, cudnn_attention_release, cudnn_attention_tell
 
-#define CUDNN_ROW(which, called, same_bits, what)                                                                                  \
-  {                                                                                                                                \
-    .op = which, .name = called, .deterministic = same_bits, .try_prepare = cudnn_##what##_prepare, .run = cudnn_attention_run,    \
-    .release = cudnn_attention_release, .workspace = cudnn_##what##_workspace                                                      \
-  }
-
-static const GpuImpl rows[] = {
-    {.op = "matmul",
-     .name = "cublaslt",
-     .deterministic = true,
-     .try_prepare = cublaslt_prepare,
-     .run = cublaslt_run,
-     .release = cublaslt_release,
-     .workspace = cublaslt_workspace},
-    PLAIN_ROW(matmul),
-    CUDNN_ROW("attention", "cudnn", true, attention),
-    PLAIN_ROW(attention),
-    CUDNN_ROW("attention_grad", "cudnn", true, attention_grad),
-    CUDNN_ROW("attention_grad", "cudnn-fast", false, attention_grad_fast),
-    PLAIN_ROW(attention_grad),
-    PLAIN_ROW(embedding),
-    PLAIN_ROW(embedding_grad),
+static const GpuImpl impls[GPU_ROWS] = {
+    {&gpu_rows[GPU_MATMUL_CUBLASLT], cublaslt_prepare, cublaslt_run, cublaslt_release, cublaslt_tell},
+    {&gpu_rows[GPU_MATMUL_PLAIN], PLAIN(matmul)},
+    {&gpu_rows[GPU_ATTENTION_CUDNN], CUDNN(attention)},
+    {&gpu_rows[GPU_ATTENTION_PLAIN], PLAIN(attention)},
+    {&gpu_rows[GPU_ATTENTION_GRAD_CUDNN], CUDNN(attention_grad)},
+    {&gpu_rows[GPU_ATTENTION_GRAD_CUDNN_FAST], CUDNN(attention_grad_fast)},
+    {&gpu_rows[GPU_ATTENTION_GRAD_PLAIN], PLAIN(attention_grad)},
+    {&gpu_rows[GPU_EMBEDDING_PLAIN], PLAIN(embedding)},
+    {&gpu_rows[GPU_EMBEDDING_GRAD_PLAIN], PLAIN(embedding_grad)},
 };
-enum { ROWS = sizeof rows / sizeof *rows };
 
-const GpuImpl *gpu_row(const char *op, int i) {
-  for (int row = 0; row < ROWS; row++)
-    if (strcmp(rows[row].op, op) == 0 && i-- == 0) return &rows[row];
+const GpuImpl *gpu_impl(const char *op, int i) {
+  for (int row = 0; row < GPU_ROWS; row++)
+    if (strcmp(impls[row].row->op, op) == 0 && i-- == 0) return &impls[row];
   return NULL;
 }
 
@@ -51,11 +35,17 @@ const char *gpu_libraries(void) {
   return text;
 }
 
-void gpu_must(cudaError_t status, const char *what) {
-  if (status != cudaSuccess) fail(FAIL_MACHINE, "%s: %s: %s", what, cudaGetErrorName(status), cudaGetErrorString(status));
+const char *gpu_device_name(void) {
+  static struct cudaDeviceProp prop;
+  int gpu;
+  if (*prop.name) return prop.name;
+  GPU_MUST(cudaGetDevice(&gpu));
+  GPU_MUST(cudaGetDeviceProperties(&prop, gpu));
+  for (char *c = prop.name; *c; c++)
+    if (*c == ' ') *c = '_';
+  return prop.name;
 }
 
-size_t gpu_alignment(const void *at) {
-  size_t bits = (size_t)at | 256;
-  return bits & (~bits + 1);
+void gpu_must(cudaError_t status, const char *what) {
+  if (status != cudaSuccess) fail(FAIL_MACHINE, "%s: %s: %s", what, cudaGetErrorName(status), cudaGetErrorString(status));
 }

@@ -29,29 +29,64 @@ typedef struct GpuTools {
   int choice;
 } GpuTools;
 
-typedef struct GpuImpl {
-  const char *op;   /* "matmul" */
-  const char *name; /* "cublaslt": what the key and the banner say */
-  bool deterministic;
+/* What is known of an implementation without CUDA: kernels/gpu_rows.c, a part of the program, so that plans can be made
+ * anywhere.  Rows of an op are in the order of the fixed rule: deterministic ones before others, plain last. */
+typedef struct GpuRow {
+  const char *op;     /* "matmul" */
+  const char *name;   /* "cublaslt": what the key and the banner say */
+  bool deterministic; /* each run gives the same bits */
+  bool plain;         /* calls kernels of gpu_plain_text() */
+  /* An upper bound of what try_prepare asks for, pure; 0 for calls that the row never takes. */
+  size_t (*workspace)(const BigCall *call);
+} GpuRow;
 
-  /* A plan for this call, and the bytes of workspace a run needs, at most workspace(call); or false and why the row does
+enum {
+  GPU_MATMUL_CUBLASLT,
+  GPU_MATMUL_PLAIN,
+  GPU_ATTENTION_CUDNN,
+  GPU_ATTENTION_PLAIN,
+  GPU_ATTENTION_GRAD_CUDNN,
+  GPU_ATTENTION_GRAD_CUDNN_FAST,
+  GPU_ATTENTION_GRAD_PLAIN,
+  GPU_EMBEDDING_PLAIN,
+  GPU_EMBEDDING_GRAD_PLAIN,
+  GPU_ROWS
+};
+extern const GpuRow gpu_rows[GPU_ROWS];
+
+enum { GPU_TOLD = 160 };
+
+/* How the row of the same number does it: kernels/cuda/gpu.c, a part of the module. */
+typedef struct GpuImpl {
+  const GpuRow *row;
+  /* A plan for this call, and the bytes of workspace a run needs, at most row->workspace(call); or false and why the row does
    * not apply (a shape, a layout, a version, a device). */
   bool (*try_prepare)(const GpuTools *tools, const BigCall *call, void **plan, size_t *workspace, Why *why);
-  /* call: as prepared, with pointers; call->workspace aligned to 256.  Runs of one plan must not overlap: give each stream
-   * plans of its own. */
+  /* call: as prepared, with pointers aligned no worse; call->workspace aligned to 256.  Runs of one plan must not overlap:
+   * give each stream plans of its own. */
   void (*run)(void *plan, const BigCall *call, GpuStream stream);
   void (*release)(void *plan);
-  /* An upper bound, pure: for plans made where there is no GPU. */
-  size_t (*workspace)(const BigCall *call);
+  /* Which of the row's plans this is, in one word that means the same in every process; NULL: the row has one plan. */
+  void (*tell)(const void *plan, char word[GPU_TOLD]);
 } GpuImpl;
 
-/* Row number i of op in the order of the fixed rule: deterministic rows before others, plain last; NULL past the last. */
-const GpuImpl *gpu_row(const char *op, int i);
+/* Row number i of op; NULL past the last. */
+const GpuImpl *gpu_impl(const char *op, int i);
 
 /* CUDA C of the plain rows, for NVRTC; includes nothing. */
 const char *gpu_plain_text(void);
 
 /* "cuDNN 9.19.0, cuBLASLt 13.1.0" */
 const char *gpu_libraries(void);
+/* The kind of the GPU in use, in one word: "NVIDIA_H200". */
+const char *gpu_device_name(void);
+
+/* What an address is known to be aligned to: a power of two up to 256 (NULL: 256). */
+static inline size_t gpu_alignment(const void *at) {
+  size_t bits = (size_t)at | 256;
+  return bits & (~bits + 1);
+}
+
+static inline size_t gpu_round(size_t nbytes) { return (nbytes + 255) & ~(size_t)255; }
 
 #endif

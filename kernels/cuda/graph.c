@@ -162,49 +162,97 @@ GraphTensor graph_view(Graph *graph, const GraphTensor *x, cudnnDataType_t type,
   return y;
 }
 
-/* Whether the engine behind a proposal says that its results may differ from run to run; true also when it does not say. */
-static bool is_nondeterministic(Desc config) {
-  cudnnBackendNumericalNote_t notes[CUDNN_NUMERICAL_NOTE_TYPE_COUNT];
+/* The engine behind a proposal (to be destroyed); NULL: cuDNN does not tell. */
+static Desc engine_of(Desc config) {
   Desc engine = NULL;
   int64_t n = 0;
-  bool may_differ = true;
-  if (cudnnBackendCreateDescriptor(CUDNN_BACKEND_ENGINE_DESCRIPTOR, &engine) != CUDNN_STATUS_SUCCESS) return true;
+  if (cudnnBackendCreateDescriptor(CUDNN_BACKEND_ENGINE_DESCRIPTOR, &engine) != CUDNN_STATUS_SUCCESS) return NULL;
   if (cudnnBackendGetAttribute(config, CUDNN_ATTR_ENGINECFG_ENGINE, CUDNN_TYPE_BACKEND_DESCRIPTOR, 1, &n, &engine) ==
-          CUDNN_STATUS_SUCCESS &&
-      cudnnBackendGetAttribute(engine, CUDNN_ATTR_ENGINE_NUMERICAL_NOTE, CUDNN_TYPE_NUMERICAL_NOTE, CUDNN_NUMERICAL_NOTE_TYPE_COUNT,
-                               &n, notes) == CUDNN_STATUS_SUCCESS) {
-    may_differ = false;
-    for (int64_t i = 0; i < n; i++) may_differ |= notes[i] == CUDNN_NUMERICAL_NOTE_NONDETERMINISTIC;
-  }
+      CUDNN_STATUS_SUCCESS)
+    return engine;
   cudnnBackendDestroyDescriptor(engine);
+  return NULL;
+}
+
+/* Whether an engine says that its results may differ from run to run; true also when it does not say. */
+static bool is_nondeterministic(Desc engine) {
+  cudnnBackendNumericalNote_t notes[CUDNN_NUMERICAL_NOTE_TYPE_COUNT];
+  int64_t n = 0;
+  bool may_differ = false;
+  if (!engine || cudnnBackendGetAttribute(engine, CUDNN_ATTR_ENGINE_NUMERICAL_NOTE, CUDNN_TYPE_NUMERICAL_NOTE,
+                                          CUDNN_NUMERICAL_NOTE_TYPE_COUNT, &n, notes) != CUDNN_STATUS_SUCCESS)
+    return true;
+  for (int64_t i = 0; i < n && i < CUDNN_NUMERICAL_NOTE_TYPE_COUNT; i++)
+    may_differ |= notes[i] == CUDNN_NUMERICAL_NOTE_NONDETERMINISTIC;
   return may_differ;
 }
 
+enum { KNOBS = 48 };
+
+/* "engine10,k3=1,k21=4": the engine's number and how its knobs are set, in cuDNN's order. */
+static void tell(Desc config, Desc engine, char told[], int room) {
+  Desc knobs[KNOBS] = {0};
+  int64_t n = 0, number = -1;
+  int made = 0, at = 0;
+  if (engine) cudnnBackendGetAttribute(engine, CUDNN_ATTR_ENGINE_GLOBAL_INDEX, CUDNN_TYPE_INT64, 1, &n, &number);
+  at += snprintf(told, (size_t)room, "engine%lld", (long long)number);
+  while (made < KNOBS && cudnnBackendCreateDescriptor(CUDNN_BACKEND_KNOB_CHOICE_DESCRIPTOR, &knobs[made]) == CUDNN_STATUS_SUCCESS)
+    made++;
+  if (cudnnBackendGetAttribute(config, CUDNN_ATTR_ENGINECFG_KNOB_CHOICES, CUDNN_TYPE_BACKEND_DESCRIPTOR, made, &n, knobs) !=
+      CUDNN_STATUS_SUCCESS)
+    n = 0;
+  for (int64_t i = 0; i < n && i < made && at < room; i++) {
+    cudnnBackendKnobType_t type = 0;
+    int64_t value = 0, got = 0;
+    if (cudnnBackendGetAttribute(knobs[i], CUDNN_ATTR_KNOB_CHOICE_KNOB_TYPE, CUDNN_TYPE_KNOB_TYPE, 1, &got, &type) ==
+            CUDNN_STATUS_SUCCESS &&
+        cudnnBackendGetAttribute(knobs[i], CUDNN_ATTR_KNOB_CHOICE_KNOB_VALUE, CUDNN_TYPE_INT64, 1, &got, &value) ==
+            CUDNN_STATUS_SUCCESS)
+      at += snprintf(told + at, (size_t)(room - at), ",k%d=%lld", (int)type, (long long)value);
+  }
+  while (made > 0) cudnnBackendDestroyDescriptor(knobs[--made]);
+}
+
 /* Builds the proposal's plan; or false, with the reason. */
-static bool try_build(Desc config, size_t most, Desc *plan, size_t *workspace, Why *why) {
+static bool try_build(Desc config, size_t most, GraphPlan *plan, Why *why) {
   int64_t n = 0, nbytes = 0;
-  if (cudnnBackendCreateDescriptor(CUDNN_BACKEND_EXECUTION_PLAN_DESCRIPTOR, plan) != CUDNN_STATUS_SUCCESS)
+  if (cudnnBackendCreateDescriptor(CUDNN_BACKEND_EXECUTION_PLAN_DESCRIPTOR, &plan->desc) != CUDNN_STATUS_SUCCESS)
     return why_not(why, "cuDNN makes no plan: %s", last_words());
-  if (cudnnBackendSetAttribute(*plan, CUDNN_ATTR_EXECUTION_PLAN_HANDLE, CUDNN_TYPE_HANDLE, 1, &handle) != CUDNN_STATUS_SUCCESS ||
-      cudnnBackendSetAttribute(*plan, CUDNN_ATTR_EXECUTION_PLAN_ENGINE_CONFIG, CUDNN_TYPE_BACKEND_DESCRIPTOR, 1, &config) !=
+  if (cudnnBackendSetAttribute(plan->desc, CUDNN_ATTR_EXECUTION_PLAN_HANDLE, CUDNN_TYPE_HANDLE, 1, &handle) !=
           CUDNN_STATUS_SUCCESS ||
-      cudnnBackendFinalize(*plan) != CUDNN_STATUS_SUCCESS ||
-      cudnnBackendGetAttribute(*plan, CUDNN_ATTR_EXECUTION_PLAN_WORKSPACE_SIZE, CUDNN_TYPE_INT64, 1, &n, &nbytes) !=
+      cudnnBackendSetAttribute(plan->desc, CUDNN_ATTR_EXECUTION_PLAN_ENGINE_CONFIG, CUDNN_TYPE_BACKEND_DESCRIPTOR, 1, &config) !=
+          CUDNN_STATUS_SUCCESS ||
+      cudnnBackendFinalize(plan->desc) != CUDNN_STATUS_SUCCESS ||
+      cudnnBackendGetAttribute(plan->desc, CUDNN_ATTR_EXECUTION_PLAN_WORKSPACE_SIZE, CUDNN_TYPE_INT64, 1, &n, &nbytes) !=
           CUDNN_STATUS_SUCCESS)
     why_not(why, "cuDNN cannot build its proposal: %s", last_words());
   else if (nbytes < 0 || (size_t)nbytes > most)
     why_not(why, "cuDNN wants %lld bytes of workspace where %zu are planned", (long long)nbytes, most);
   else
-    return *workspace = (size_t)nbytes, true;
-  cudnnBackendDestroyDescriptor(*plan);
+    return plan->workspace = (size_t)nbytes, true;
+  cudnnBackendDestroyDescriptor(plan->desc);
   return false;
+}
+
+/* The plan of a proposal, if it meets the wish and so many before it have been passed over. */
+static bool try_proposal(Desc config, GraphWish *wish, GraphPlan *plan, Why *why) {
+  Desc engine = engine_of(config);
+  bool built = false;
+  if (wish->deterministic && is_nondeterministic(engine))
+    why_not(why, "cuDNN proposes none but nondeterministic plans");
+  else if (try_build(config, wish->most, plan, why) && !(built = wish->choice-- == 0)) {
+    cudnnBackendDestroyDescriptor(plan->desc);
+    why_not(why, "cuDNN has no more plans");
+  }
+  if (built) tell(config, engine, plan->told, sizeof plan->told);
+  if (engine) cudnnBackendDestroyDescriptor(engine);
+  return built;
 }
 
 enum { PROPOSALS = 32 };
 
 /* Asks cuDNN in one mode for proposals, best first, and builds the first that will do, after so many that would do too. */
-static bool try_mode(Graph *graph, Desc ops, cudnnBackendHeurMode_t mode, GraphWish *wish, Desc *plan, size_t *workspace,
-                     Why *why) {
+static bool try_mode(Graph *graph, Desc ops, cudnnBackendHeurMode_t mode, GraphWish *wish, GraphPlan *plan, Why *why) {
   static const char what[] = "to propose plans";
   Desc configs[PROPOSALS] = {0};
   int64_t n = 0;
@@ -220,13 +268,7 @@ static bool try_mode(Graph *graph, Desc ops, cudnnBackendHeurMode_t mode, GraphW
       cudnnBackendGetAttribute(query, CUDNN_ATTR_ENGINEHEUR_RESULTS, CUDNN_TYPE_BACKEND_DESCRIPTOR, PROPOSALS, &n, configs);
   if (status != CUDNN_STATUS_SUCCESS || n == 0)
     why_not(why, "cuDNN proposes no plan for this shape: %s", status == CUDNN_STATUS_SUCCESS ? "an empty list" : last_words());
-  for (int64_t i = 0; i < n && i < PROPOSALS && !built; i++)
-    if (wish->deterministic && is_nondeterministic(configs[i]))
-      why_not(why, "cuDNN proposes none but nondeterministic plans");
-    else if (try_build(configs[i], wish->most, plan, workspace, why) && !(built = wish->choice-- == 0)) {
-      cudnnBackendDestroyDescriptor(*plan);
-      why_not(why, "cuDNN has no more plans");
-    }
+  for (int64_t i = 0; i < n && i < PROPOSALS && !built; i++) built = try_proposal(configs[i], wish, plan, why);
   for (int i = 0; i < PROPOSALS; i++) cudnnBackendDestroyDescriptor(configs[i]);
   return built;
 }
@@ -235,7 +277,7 @@ static void graph_drop(Graph *graph) {
   while (graph->ndescs > 0) cudnnBackendDestroyDescriptor(graph->descs[--graph->ndescs]);
 }
 
-bool graph_try_plan(Graph *graph, GraphWish wish, Desc *plan, size_t *workspace, Why *why) {
+bool graph_try_plan(Graph *graph, GraphWish wish, GraphPlan *plan, Why *why) {
   static const char what[] = "the graph";
   if (!try_start(why)) return graph_drop(graph), false;
   Desc ops = desc_open(graph, CUDNN_BACKEND_OPERATIONGRAPH_DESCRIPTOR, what);
@@ -246,8 +288,8 @@ bool graph_try_plan(Graph *graph, GraphWish wish, Desc *plan, size_t *workspace,
   if (graph->refused)
     why_not(why, "%s", graph->why.text);
   else
-    built = try_mode(graph, ops, CUDNN_HEUR_MODE_A, &wish, plan, workspace, why) ||
-            (!graph->refused && try_mode(graph, ops, CUDNN_HEUR_MODE_FALLBACK, &wish, plan, workspace, &(Why){""}));
+    built = try_mode(graph, ops, CUDNN_HEUR_MODE_A, &wish, plan, why) ||
+            (!graph->refused && try_mode(graph, ops, CUDNN_HEUR_MODE_FALLBACK, &wish, plan, &(Why){""}));
   graph_drop(graph);
   return built;
 }

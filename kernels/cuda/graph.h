@@ -50,8 +50,14 @@ typedef struct GraphWish {
   size_t most;        /* bytes of workspace */
 } GraphWish;
 
+typedef struct GraphPlan {
+  cudnnBackendDescriptor_t desc;
+  size_t workspace;        /* bytes */
+  char told[GPU_TOLD - 8]; /* engine and knobs: "engine10,k3=1" */
+} GraphPlan;
+
 /* The first of cuDNN's proposals that can be built and meets the wish.  Destroys the graph in any case. */
-bool graph_try_plan(Graph *graph, GraphWish wish, cudnnBackendDescriptor_t *plan, size_t *workspace, Why *why);
+bool graph_try_plan(Graph *graph, GraphWish wish, GraphPlan *plan, Why *why);
 
 /* Enqueues the plan.  uids name the tensors at the addresses (device memory, or the host's for numbers). */
 void graph_run(cudnnBackendDescriptor_t plan, int n, const int64_t *uids, void *const *at, void *workspace, cudaStream_t stream);

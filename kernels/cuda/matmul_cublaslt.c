@@ -7,10 +7,11 @@
 #include <stdio.h>
 #include <stdlib.h>
 
+#include "kernels/cuda/bounds.h"
 #include "kernels/cuda/rows.h"
 #include "src/base/arena.h"
 
-enum { WORKSPACE = 32 << 20, CHOICES = 16 };
+enum { CHOICES = 16 };
 
 typedef struct Product {
   cublasLtMatmulDesc_t desc;
@@ -49,7 +50,7 @@ static bool try_layout(const BigView *v, cublasLtMatrixLayout_t *layout, bool *t
 static uint32_t alignment(const BigView *v) { return (uint32_t)gpu_alignment(v->at); }
 
 static bool try_choose(Product *p, int choice, const BigCall *call, Why *why) {
-  static const size_t workspace = WORKSPACE;
+  static const size_t workspace = CUBLASLT_WORKSPACE;
   static const uint32_t schemes = CUBLASLT_REDUCTION_SCHEME_COMPUTE_TYPE;
   const uint32_t a = alignment(&call->in[1]), b = alignment(&call->in[0]), c = alignment(&call->out[0]);
   cublasLtMatmulPreference_t wish;
@@ -118,7 +119,26 @@ void cublaslt_run(void *plan, const BigCall *call, cudaStream_t stream) {
        "matmul");
 }
 
-size_t cublaslt_workspace(const BigCall *call) {
-  (void)call;
-  return WORKSPACE;
+void cublaslt_tell(const void *plan, char word[GPU_TOLD]) {
+  static const struct {
+    cublasLtMatmulAlgoConfigAttributes_t attribute;
+    size_t nbytes;
+    const char *name;
+  } parts[] = {{CUBLASLT_ALGO_CONFIG_ID, 4, "algo"},
+               {CUBLASLT_ALGO_CONFIG_TILE_ID, 4, ",tile"},
+               {CUBLASLT_ALGO_CONFIG_STAGES_ID, 4, ",stages"},
+               {CUBLASLT_ALGO_CONFIG_SPLITK_NUM, 4, ",split"},
+               {CUBLASLT_ALGO_CONFIG_REDUCTION_SCHEME, 4, ",scheme"},
+               {CUBLASLT_ALGO_CONFIG_CTA_SWIZZLING, 4, ",swizzle"},
+               {CUBLASLT_ALGO_CONFIG_CUSTOM_OPTION, 4, ",custom"},
+               {CUBLASLT_ALGO_CONFIG_INNER_SHAPE_ID, 2, ",inner"},
+               {CUBLASLT_ALGO_CONFIG_CLUSTER_SHAPE_ID, 2, ",cluster"}};
+  const Product *p = plan;
+  int n = 0;
+  for (size_t i = 0; i < sizeof parts / sizeof *parts; i++) {
+    uint32_t value = 0; /* little-endian: what has two bytes fills the lower ones */
+    size_t written = 0;
+    must(cublasLtMatmulAlgoConfigGetAttribute(&p->algo, parts[i].attribute, &value, parts[i].nbytes, &written), parts[i].name);
+    n += snprintf(word + n, (size_t)(GPU_TOLD - n), "%s%u", parts[i].name, value);
+  }
 }

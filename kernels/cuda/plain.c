@@ -97,8 +97,3 @@ void plain_run(void *plan, const BigCall *call, cudaStream_t stream) {
 }
 
 void plain_release(void *plan) { free(plan); }
-
-size_t plain_workspace(const BigCall *call) {
-  (void)call;
-  return 0;
-}

@@ -11,25 +11,18 @@
 void gpu_must(cudaError_t status, const char *what);
 #define GPU_MUST(call) gpu_must((call), #call)
 
-static inline size_t gpu_round(size_t nbytes) { return (nbytes + 255) & ~(size_t)255; }
-
-/* What the address is known to be aligned to: a power of two up to 256. */
-size_t gpu_alignment(const void *at);
-
 bool cudnn_attention_prepare(const GpuTools *tools, const BigCall *call, void **plan, size_t *workspace, Why *why);
 void cudnn_attention_run(void *plan, const BigCall *call, cudaStream_t stream);
 bool cudnn_attention_grad_prepare(const GpuTools *tools, const BigCall *call, void **plan, size_t *workspace, Why *why);
 bool cudnn_attention_grad_fast_prepare(const GpuTools *tools, const BigCall *call, void **plan, size_t *workspace, Why *why);
 void cudnn_attention_release(void *plan);
-size_t cudnn_attention_workspace(const BigCall *call);
-size_t cudnn_attention_grad_workspace(const BigCall *call);
-size_t cudnn_attention_grad_fast_workspace(const BigCall *call);
+void cudnn_attention_tell(const void *plan, char word[GPU_TOLD]);
 const char *cudnn_version_text(void);
 
 bool cublaslt_prepare(const GpuTools *tools, const BigCall *call, void **plan, size_t *workspace, Why *why);
 void cublaslt_run(void *plan, const BigCall *call, cudaStream_t stream);
 void cublaslt_release(void *plan);
-size_t cublaslt_workspace(const BigCall *call);
+void cublaslt_tell(const void *plan, char word[GPU_TOLD]);
 const char *cublaslt_version_text(void);
 
 bool plain_matmul_prepare(const GpuTools *tools, const BigCall *call, void **plan, size_t *workspace, Why *why);
@@ -39,6 +32,5 @@ bool plain_embedding_prepare(const GpuTools *tools, const BigCall *call, void **
 bool plain_embedding_grad_prepare(const GpuTools *tools, const BigCall *call, void **plan, size_t *workspace, Why *why);
 void plain_run(void *plan, const BigCall *call, cudaStream_t stream);
 void plain_release(void *plan);
-size_t plain_workspace(const BigCall *call);
 
 #endif

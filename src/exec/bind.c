@@ -42,7 +42,10 @@ static void bind_big(Job *job, const JobProgram *p, const Step *step, Bound *bou
   for (int i = 0; i < step->nin; i++) bound->call.in[i].at = address(job, p, &step->in[i].place, step->in[i].dtype);
   for (int i = 0; i < step->nout; i++) bound->call.out[i].at = address(job, p, &step->out[i].place, step->out[i].dtype);
   bound->call.workspace = workspace_address(job, p, step);
-  if (!job->choices->cuda) job_tune_add(job, step, bound, code);
+  if (job->choices->cuda)
+    gpu_add(job, step, bound, step->workspace < 0 ? 0 : p->program->buffers[step->workspace].nbytes);
+  else
+    job_tune_add(job, step, bound, code);
 }
 
 /* MPI touches host memory only: from other memory a collective goes by way of buffers there. */
@@ -96,9 +99,7 @@ void job_bind(Job *job, JobProgram *p, Code *code) {
 void job_resolve(Job *job, JobProgram *p) {
   for (int i = 0; i < p->program->nsteps; i++) {
     Bound *bound = &p->steps[i];
-    const Step *step = &p->program->steps[i];
-    if (bound->kind == STEP_BIG && job->choices->cuda)
-      gpu_bind(job, step, bound, step->workspace < 0 ? 0 : p->program->buffers[step->workspace].nbytes);
+    if (bound->use) gpu_bind(bound);
     if (!bound->symbol) continue;
     void *function = dev_symbol(job->module, bound->symbol);
     if (bound->kind == STEP_KERNEL)

@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Kernels by content: two steps whose texts are the same share one function, named after the text's hash. */
+#include <pthread.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -12,13 +13,29 @@ typedef struct Function {
   const char *symbol, *text;
 } Function;
 
+/* Translation units: as many compilers may run at once, and the same on any number of threads, one cache for all.  NVRTC reads
+ * a unit's prelude in 20 ms; cc takes longer, and more memory.  One more for what a GPU's plain rows call. */
+enum { UNITS_CPU = 8, UNITS_CUDA = 16, UNITS_MOST = UNITS_CUDA + 1 };
+
+/* What is being built, or was. */
+typedef struct Build {
+  Dev *dev;
+  Text units[UNITS_MOST];
+  int n;
+  void *image;
+  size_t nbytes;
+  bool ok, hit;
+  Why why;
+  pthread_t thread;
+  bool threaded;
+} Build;
+
 struct Code {
   Arena *arena;
   bool cuda;
   VEC(Function) functions;
+  Build build;
 };
-
-enum { UNITS_MOST = 9 }; /* translation units: as many compilers may run at once; one for what a GPU's plain rows call */
 
 Code *code_open(Arena *arena, bool cuda) {
   Code *code = arena_new(arena, Code);
@@ -102,34 +119,40 @@ static int deal(Code *code, Text units[UNITS_MOST], int most) {
   return n;
 }
 
+static void *build_run(void *self) {
+  Build *b = self;
+  const char *texts[UNITS_MOST];
+  for (int u = 0; u < b->n; u++) texts[u] = b->units[u].at;
+  b->ok = dev_try_build(b->dev, texts, b->n, &b->image, &b->nbytes, &b->hit, &b->why);
+  for (int u = 0; u < b->n; u++) text_close(&b->units[u]);
+  return NULL;
+}
+
+void code_build(Code *code, Dev *dev, Comm *comm) {
+  Build *b = &code->build;
+  if (comm_rank(comm) != 0) return;
+  b->dev = dev;
+  b->n = deal(code, b->units, code->cuda ? UNITS_CUDA : UNITS_CPU);
+  if (code->cuda) text_printf(&b->units[b->n++], "%s", gpu_plain());
+  b->threaded = code->cuda && pthread_create(&b->thread, NULL, build_run, b) == 0;
+  if (!b->threaded) build_run(b);
+}
+
 /* A rank builds, all load: no rank ever asks a shared file system for what another has. */
 DevModule *code_load(Code *code, Dev *dev, Comm *comm, bool *hit) {
-  void *image = NULL;
-  uint64_t nbytes = 0;
-  char reason[1024] = "";
-  if (comm_rank(comm) == 0) {
-    Text units[UNITS_MOST] = {{0}};
-    const char *texts[UNITS_MOST];
-    int n = deal(code, units, UNITS_MOST - 1); /* the same units on any number of threads: one cache for all */
-    if (code->cuda) text_printf(&units[n++], "%s", gpu_plain());
-    for (int u = 0; u < n; u++) texts[u] = units[u].at;
-    size_t size = 0;
-    Why why;
-    if (dev_try_build(dev, texts, n, &image, &size, hit, &why))
-      nbytes = size;
-    else
-      snprintf(reason, sizeof reason, "%s", why.text);
-    for (int u = 0; u < n; u++) text_close(&units[u]);
-  }
+  Build *b = &code->build;
+  if (b->threaded) CHECK(pthread_join(b->thread, NULL) == 0);
   comm_barrier(comm); /* which leaves rank 0's compilers the cores */
+  uint64_t nbytes = b->ok ? b->nbytes : 0;
   comm_broadcast(comm, &nbytes, sizeof nbytes, 0);
   if (!nbytes) {
-    comm_broadcast(comm, reason, sizeof reason, 0);
-    fail(FAIL_MACHINE, "%s", reason);
+    comm_broadcast(comm, b->why.text, sizeof b->why.text, 0);
+    fail(FAIL_MACHINE, "%s", b->why.text);
   }
-  if (comm_rank(comm) != 0) image = xmalloc(nbytes);
-  comm_broadcast(comm, image, nbytes, 0);
-  DevModule *module = dev_load(dev, image, nbytes);
-  free(image);
+  if (comm_rank(comm) != 0) b->image = xmalloc(nbytes);
+  comm_broadcast(comm, b->image, nbytes, 0);
+  DevModule *module = dev_load(dev, b->image, nbytes);
+  free(b->image);
+  *hit = b->hit;
   return module;
 }

@@ -52,7 +52,7 @@ static size_t workspace(void *self, const Step *step, const Graph *g) {
     return choices->cuda ? 0
                          : comm_workspace(collective_kind(step->op), collective_count(step), step->in[0].dtype, (int)step->n[1]);
   BigCall call = big_call(step, choices->threads);
-  if (choices->cuda) return gpu_workspace(step, &call);
+  if (choices->cuda) return gpu_workspace(step, &call, choices);
   return kernels_workspace(op_table[step->op].name, &call, only_row(step, choices));
 }
 

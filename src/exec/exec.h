@@ -17,18 +17,19 @@
 /* --- compile -------------------------------------------------------------------------------------------------------------- */
 
 typedef struct Choices {
-  Forget forget;      /* memory.recompute */
-  DType compute;      /* precision.compute: of parameters, operands of big ops and what is kept of activations */
-  DType reduce;       /* precision.reduce: of gradients between ranks */
-  bool whole;         /* parallel.accumulate: whole */
-  int units_alive;    /* >= 1 */
-  bool unfused;       /* every node a kernel of its own */
-  const char *matmul; /* cpu.matmul: "auto" or a row's name */
-  int threads;        /* of a rank */
-  bool cuda;          /* programs are for a GPU */
-  bool graph;         /* gpu.graph: each is captured once and launched as one */
-  bool tune;          /* run.tune: products that tuned does not name are measured */
-  const char *tuned;  /* what job_choices gave before; NULL: nothing */
+  Forget forget;         /* memory.recompute */
+  DType compute;         /* precision.compute: of parameters, operands of big ops and what is kept of activations */
+  DType reduce;          /* precision.reduce: of gradients between ranks */
+  bool whole;            /* parallel.accumulate: whole */
+  int units_alive;       /* >= 1 */
+  bool unfused;          /* every node a kernel of its own */
+  const char *matmul;    /* cpu.matmul: "auto" or a row's name */
+  int threads;           /* of a rank */
+  bool cuda;             /* programs are for a GPU */
+  const char *attention; /* gpu.attention: "auto" (or NULL) or a row's name */
+  bool graph;            /* gpu.graph: each is captured once and launched as one */
+  bool tune;             /* run.tune: products that tuned does not name are measured */
+  const char *tuned;     /* what job_choices gave before; NULL: nothing */
 } Choices;
 
 /* Called with the graph (or at the end, the program) after each stage; for printing. */
@@ -72,8 +73,10 @@ const Program *job_program(const Job *job, int program);
 
 JobStart job_start(Job *job);
 
-/* After job_start: the rows of products, a line each, where they were measured or recorded; else "". */
+/* After job_start: how products are computed (on GPUs attention too), a line each, where that was measured or recorded; else "". */
 const char *job_choices(const Job *job);
+/* After job_start: what people should know of it, a line each, or "". */
+const char *job_notes(const Job *job);
 
 /* The host's view of a Var (after job_start); n: its elements.  NULL when no program has it.  On a CPU it is the Var itself;
  * elsewhere it is a copy of now, at an address that stays.  What the host changes counts: for inputs and step scalars in the

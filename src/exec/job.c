@@ -5,7 +5,6 @@
 #include <malloc.h>
 #include <string.h>
 
-#include "kernels/cuda/gpu.h"
 #include "src/base/clock.h"
 #include "src/base/hash.h"
 #include "src/exec/job.h"
@@ -69,7 +68,7 @@ static void agree_on_rows(const Job *job) {
   for (int i = 0; i < job->programs.n; i++)
     for (int s = 0; s < job->programs.at[i].program->nsteps; s++) {
       const Bound *bound = &job->programs.at[i].steps[s];
-      if (bound->kind == STEP_BIG) sha256_add_text(&hash, bound->gpu ? bound->gpu->name : bound->row->name);
+      if (bound->kind == STEP_BIG) sha256_add_text(&hash, bound->gpu ? gpu_told(bound) : bound->row->name);
     }
   comm_agree(job->comm, sha256_u64(&hash), "the implementations of big ops (libraries may differ between nodes)");
 }
@@ -85,9 +84,12 @@ JobStart job_start(Job *job) {
     kernels_set_verdicts(dev_cache_folder(job->dev));
     Code *code = code_open(job->arena, job->choices->cuda);
     for (int i = 0; i < job->programs.n; i++) job_bind(job, &job->programs.at[i], code);
+    code_build(code, job->dev, job->comm);
+    gpu_prepare(job);
     job->module = code_load(code, job->dev, job->comm, &hit);
+    gpu_settle(job);
     for (int i = 0; i < job->programs.n; i++) job_resolve(job, &job->programs.at[i]);
-    job_tune(job);
+    if (!job->choices->cuda) job_tune(job);
     agree_on_rows(job);
     for (int i = 0; i < job->programs.n; i++) {
       job_fill_tables(job, &job->programs.at[i]);
@@ -110,8 +112,9 @@ void job_close(Job *job) {
     for (int s = 0; s < job->programs.at[i].program->nsteps; s++) {
       Bound *bound = &job->programs.at[i].steps[s];
       if (bound->kind == STEP_COLLECTIVE_START) comm_release(bound->op);
-      if (bound->gpu) gpu_release(bound);
     }
+  gpu_release(job);
+  text_close(&job->notes);
   if (job->device_collectives) comm_device_close(job->mesh);
   if (job->inputs) job_inputs_close(job);
   if (job->module) dev_unload(job->module);

@@ -7,6 +7,7 @@
 #include "src/exec/private.h"
 
 typedef struct Product Product; /* tune.c */
+typedef struct GpuUse GpuUse;   /* gpu.h */
 
 /* A step with everything bound: what the loop needs. */
 typedef struct Bound {
@@ -21,6 +22,7 @@ typedef struct Bound {
   const BigImpl *row;
   const struct GpuImpl *gpu; /* instead of row and big, on a GPU */
   void *plan;                /* gpu's */
+  GpuUse *use;               /* where both come from */
   void *host_in, *host_out;  /* a collective's ends, where it cannot have them in the device's memory; else NULL */
   size_t in_bytes, out_bytes;
   const char *symbol; /* of generated code */
@@ -60,6 +62,8 @@ struct Job {
   size_t nbytes;
   DevModule *module;
   VEC(Product *) products;
+  VEC(GpuUse *) uses;
+  Text notes;        /* for people, a line each */
   const char *tuned; /* what job_choices gives */
   Inputs *inputs;    /* NULL: the host writes to the device's memory itself */
   bool device_collectives;
@@ -79,10 +83,15 @@ Inputs *job_inputs_open(Job *job);
 void job_inputs_send(Job *job);
 void job_inputs_close(Job *job);
 
-/* gpu.c: chooses a row and prepares it, once the code is loaded; runs it; gives it back. */
-void gpu_bind(Job *job, const Step *step, Bound *bound, size_t workspace);
+/* gpu.c: notes a bound big op; prepares what needs no compiled code (while that is being built), then the rest (all ranks);
+ * gives the step its row and plan. */
+void gpu_add(Job *job, const Step *step, Bound *bound, size_t workspace);
+void gpu_prepare(Job *job);
+void gpu_settle(Job *job);
+void gpu_bind(Bound *bound);
 void gpu_run(Job *job, Bound *bound);
-void gpu_release(Bound *bound);
+const char *gpu_told(const Bound *bound); /* row and plan, for people and for ranks to compare */
+void gpu_release(Job *job);               /* all plans */
 
 /* tune.c: notes a bound product, with all rows that can do it; chooses between them (all ranks) once the code is loaded. */
 void job_tune_add(Job *job, const Step *step, Bound *bound, Code *code);

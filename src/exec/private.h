@@ -14,7 +14,7 @@ int64_t collective_count(const Step *step);
 
 /* gpu.c: the same questions of the rows for GPUs. */
 const char *gpu_plain(void); /* CUDA C that the plain rows call */
-size_t gpu_workspace(const Step *step, const BigCall *call);
+size_t gpu_workspace(const Step *step, const BigCall *call, const Choices *choices);
 
 /* code.c: the distinct kernels of a job's programs. */
 typedef struct Code Code;
@@ -24,7 +24,9 @@ Code *code_open(Arena *arena, bool cuda);
 const char *code_kernel(Code *code, const Kernel *kernel, uint64_t aligned, DevLaunch *launch);
 const char *code_big(Code *code, const BigImpl *row, const BigCall *call);
 int code_count(const Code *code);
-/* Builds on one rank, broadcasts, loads.  hit: the image came from the cache. */
+/* Begins to build on one rank; for a GPU in a thread of its own, since that needs none. */
+void code_build(Code *code, Dev *dev, Comm *comm);
+/* What was built, from that rank to all, loaded.  hit: the image came from the cache. */
 DevModule *code_load(Code *code, Dev *dev, Comm *comm, bool *hit);
 
 #endif

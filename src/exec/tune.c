@@ -139,3 +139,5 @@ void job_tune(Job *job) {
 }
 
 const char *job_choices(const Job *job) { return job->tuned ? job->tuned : ""; }
+
+const char *job_notes(const Job *job) { return job->notes.at ? job->notes.at : ""; }

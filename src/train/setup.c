@@ -91,6 +91,9 @@ ModelConfig setup_model(Arena *arena, const Config *c, Text *warnings) {
 static const char *const matmul_rows[] = {
     [MATMUL_AUTO] = "auto", [MATMUL_ONEDNN] = "onednn", [MATMUL_CBLAS] = "cblas", [MATMUL_OWN] = "own"};
 
+static const char *const attentions[] = {
+    [ATTENTION_AUTO] = "auto", [ATTENTION_CUDNN] = "cudnn", [ATTENTION_CUDNN_FAST] = "cudnn-fast", [ATTENTION_PLAIN] = "plain"};
+
 static const Forget forgets[] = {
     [RECOMPUTE_NONE] = FORGET_NOTHING, [RECOMPUTE_CHEAP] = FORGET_CHEAP, [RECOMPUTE_BLOCK] = FORGET_BLOCKS};
 static const DType types[] = {[PRECISION_FP32] = DT_F32, [PRECISION_BF16] = DT_BF16, [PRECISION_FP16] = DT_F16};
@@ -111,6 +114,7 @@ EngineOptions setup_options(const Config *c, const ModelConfig *model, int threa
                   .matmul = matmul_rows[c->cpu.matmul],
                   .threads = threads,
                   .cuda = c->device.kind == DEVICE_KIND_CUDA,
+                  .attention = attentions[c->gpu.attention],
                   .graph = c->gpu.graph,
                   .tune = c->run.tune},
       .interpreted = c->device.kind != DEVICE_KIND_CUDA && !strcmp(c->cpu.compiler, "none"),
@@ -138,7 +142,6 @@ LrSchedule setup_schedule(const Config *c, int64_t epoch_sequences) {
 /* Rank i of a node takes GPU i of those it sees. */
 Dev *setup_device(const Config *c, const Comm *comm, int threads, const char *fallback) {
   bool cuda = c->device.kind == DEVICE_KIND_CUDA;
-  if (cuda && c->run.tune) config_fail(c, "run.tune", "run.tune: false", "products are not measured on GPUs yet");
   DevOptions options = {.kind = cuda ? "cuda" : "cpu",
                         .compiler = c->cpu.compiler,
                         .fallback = fallback,

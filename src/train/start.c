@@ -129,6 +129,9 @@ static void warn_device(Run *run) {
   if (!run_speaks(run)) return;
   if (dev_cache_note(run->dev)) lines_warn(run->lines, 0, "compiled kernels are not kept: %s", dev_cache_note(run->dev));
   for (int i = 0; kernels_note(i); i++) lines_warn(run->lines, 0, "%s", kernels_note(i));
+  Text notes = {0};
+  text_printf(&notes, "%s", job_notes(engine_job(run->engine)));
+  warn_lines(run, &notes);
 }
 
 /* --- banner --------------------------------------------------------------------------------------------------------------- */

@@ -204,7 +204,7 @@ uint64_t judge_bits(const BigView *v) {
 
 JudgeRun judge_prepare(const GpuImpl *row, const BigCall *call) {
   JudgeRun run = {.row = row};
-  size_t most = row->workspace(call);
+  size_t most = row->row->workspace(call);
   if (!row->try_prepare(&judge_tools, call, &run.plan, &run.nbytes, &run.why)) return run.plan = NULL, run;
   CHECK(run.nbytes <= most);
   run.workspace = allocate(run.nbytes);
@@ -224,7 +224,7 @@ void judge_release(JudgeRun *run) {
 
 const GpuImpl *judge_row(const char *op, const char *name) {
   const GpuImpl *row;
-  for (int i = 0; (row = gpu_row(op, i)); i++)
-    if (strcmp(row->name, name) == 0) return row;
+  for (int i = 0; (row = gpu_impl(op, i)); i++)
+    if (strcmp(row->row->name, name) == 0) return row;
   fail(FAIL_BUG, "no row %s of %s", name, op);
 }
