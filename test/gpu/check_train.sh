@@ -2,7 +2,8 @@
 # SPDX-License-Identifier: Apache-2.0
 # Training on GPUs in float32: test/gpu/check_train.sh FOLDER, which holds hpctrain and hpctrain_cuda.so.
 #   reference values within the CPU's tolerances, on 1 rank and as many as there are GPUs (4 at most), both strategies
-#   the same run twice: the same bits.  On a CPU: the same losses.  From a CPU's checkpoint to a GPU and back
+#   the same run twice, and with and without CUDA graphs: the same bits, on one GPU and on several
+#   on a CPU: the same losses, also from a CPU's checkpoint to a GPU and back
 set -u
 folder=$(realpath "${1:-.}") golden=$(realpath "$(dirname "$0")/../golden")
 export OMPI_ALLOW_RUN_AS_ROOT=1 OMPI_ALLOW_RUN_AS_ROOT_CONFIRM=1
@@ -58,10 +59,24 @@ close() { # A B: the losses of two runs, step by step within 1e-4 of each other
 judge "a run on a GPU" train device.kind=cuda
 judge "the same again" train device.kind=cuda run.folder=again
 judge "the same run twice has the same losses to the last bit" cmp <(losses gpu) <(losses again)
+judge "without a CUDA graph" train device.kind=cuda run.folder=plain gpu.graph=false
+judge "losses with and without CUDA graphs are the same to the last bit" cmp <(losses gpu) <(losses plain)
 judge "the same on a CPU" train device.kind=cpu run.folder=cpu
 judge "a GPU's losses are a CPU's" close gpu cpu
 judge "a CPU begins" train device.kind=cpu run.folder=both train.stop_after=10steps
 judge "a GPU goes on" train device.kind=cuda run.folder=both train.stop_after=20steps
 judge "a CPU ends it" train device.kind=cpu run.folder=both
 judge "losses through a CPU's checkpoint and a GPU's are a CPU's" close both cpu
+
+[ "$most" -gt 1 ] || { echo "note  skipped: runs of several GPUs, there is one" && exit $failed; }
+many() { timeout 300 mpirun --oversubscribe -np "$most" "$hpctrain" run.yaml device.kind=cuda "$@"; }
+for strategy in no_shard full_shard; do
+  many="$most GPUs, $strategy"
+  judge "$many: a run" many parallel.strategy=$strategy run.folder=$strategy
+  judge "$many: the same again" many parallel.strategy=$strategy run.folder=$strategy-again
+  judge "$many: twice the same losses to the last bit" cmp <(losses $strategy) <(losses $strategy-again)
+  judge "$many: without a CUDA graph" many parallel.strategy=$strategy run.folder=$strategy-plain gpu.graph=false
+  judge "$many: the same losses to the last bit with and without" cmp <(losses $strategy) <(losses $strategy-plain)
+  judge "$many: losses are those of one GPU" close gpu $strategy
+done
 exit $failed

@@ -8,16 +8,21 @@ set -u
 folder=${1:-.}
 shift $(($# > 0))
 export LD_LIBRARY_PATH=$folder/../lib:${LD_LIBRARY_PATH-}:/usr/local/cuda/lib64
-passed=0 failed=0
-[ $# -gt 0 ] || set -- test_cuda check_big check_train.sh bench_cuda bench_big
+export OMPI_ALLOW_RUN_AS_ROOT=1 OMPI_ALLOW_RUN_AS_ROOT_CONFIRM=1
+gpus=$(nvidia-smi -L 2> /dev/null | grep -c '^GPU') passed=0 failed=0
+[ $# -gt 0 ] || set -- test_cuda test_nccl check_big check_train.sh bench_cuda bench_big bench_nccl
 [ -e /dev/nvidiactl ] || echo "note  no GPU on this machine: everything is skipped"
 for name; do
   program=$folder/$name
   [ -x "$program" ] || program=$folder/test/gpu/$name
   [ -x "$program" ] || program=$(dirname "$0")/$name
   begin=$(date +%s)
-  case $name in *.sh) words=("$folder") ;; *) words=() ;; esac
-  if timeout 600 "$program" "${words[@]}"; then passed=$((passed + 1)) end='passed'; else failed=$((failed + 1)) end='FAILED'; fi
+  case $name in
+    *.sh) command=("$program" "$folder") ;;
+    *_nccl) command=(mpirun --oversubscribe -np $((gpus > 1 ? gpus : 1)) "$program") ;; # a rank a GPU
+    *) command=("$program") ;;
+  esac
+  if timeout 600 "${command[@]}"; then passed=$((passed + 1)) end='passed'; else failed=$((failed + 1)) end='FAILED'; fi
   echo "== $name $end after $(($(date +%s) - begin)) s"
 done
 echo "$passed passed, $failed failed"
