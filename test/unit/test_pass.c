@@ -100,13 +100,15 @@ static void expect_file(const char *file) {
 }
 
 TEST(recompute_does_as_written) { expect_file("recompute"); }
+TEST(precision_does_as_written) { expect_file("precision"); }
 TEST(shard_does_as_written) { expect_file("shard"); }
 TEST(accumulate_does_as_written) { expect_file("accumulate"); }
 TEST(schedule_does_as_written) { expect_file("schedule"); }
 
 /* --- on random graphs ----------------------------------------------------------------------------------------------------- */
 
-static const char *const passes[] = {"recompute", "accumulate", "schedule units_alive=1", "schedule units_alive=3"};
+static const char *const passes[] = {
+    "recompute", "accumulate", "recompute cheap", "precision", "schedule units_alive=1", "schedule units_alive=3"};
 
 /* The largest difference between what two graphs with the same Vars leave in them, relative to their sizes. */
 static double difference(Arena *arena, const Graph *a, const Graph *b, uint64_t seed) {
@@ -134,6 +136,23 @@ TEST(passes_keep_values) {
       EXPECT(p == 1 ? worst <= 1e-12 : worst == 0);
       arena_close(arena);
     }
+}
+
+/* Operands in 16 bits, and operands in F32 that are rounded to 16 bits all the same, are one arithmetic. */
+TEST(rounding_does_not_depend_on_what_big_ops_take) {
+  static const char *const ways[][2] = {{"precision bf16", "precision bf16 emulated"}, {"precision f16", "precision f16 emulated"}};
+  for (int seed = 0; seed < 60; seed++) {
+    Arena *arena = arena_open();
+    RandomSpec spec = {.seed = (uint64_t)seed, .nodes = 70, .big = true, .phases = true, .elements = 512};
+    const Graph *g = graph_simplify(random_graph(arena, spec), arena), *after[2];
+    for (int i = 0; i < 2; i++) {
+      after[i] = run_pass(arena, g, ways[seed % 2][i]);
+      graph_check(after[i], ways[seed % 2][i]);
+      for (int k = 0; k < after[i]->nodes.n; k++) EXPECT(graph_node(after[i], k)->op != OP_KEEP);
+    }
+    EXPECT(difference(arena, after[0], after[1], spec.seed) == 0);
+    arena_close(arena);
+  }
 }
 
 /* --- the state table ------------------------------------------------------------------------------------------------------ */
