@@ -13,6 +13,7 @@
  *
  * NCCL's own end of a job that has failed is not asked for: the end of the process is quicker, and waits for nobody. */
 #include <nccl.h>
+#include <pthread.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -27,6 +28,7 @@ static const double PATIENCE = 600; /* seconds that the host waits for a GPU */
 typedef enum LaneKind { GATHERS, REDUCTIONS, LANES } LaneKind;
 
 typedef struct Lane {
+  ncclUniqueId id;
   ncclComm_t comm;
   cudaStream_t stream;
   volatile uint32_t *word;
@@ -34,6 +36,9 @@ typedef struct Lane {
 
 typedef struct Nccl {
   Mesh *mesh;
+  int gpu;
+  pthread_t thread; /* that connects the lanes */
+  bool connecting;
   cudaStream_t compute;
   Lane lanes[MESH_AXES * LANES]; /* by axis, then kind; of groups with more than one rank */
   uint32_t *words;               /* of the lanes; the host's memory */
@@ -55,11 +60,13 @@ typedef struct NcclOp {
 
 static const char lost_help[] = "see whether a node, a GPU or the network went away (NCCL_DEBUG=INFO tells more, "
                                 "NCCL_SOCKET_IFNAME chooses the network); the run resumes from its last checkpoint";
+static const char cuda_help[] = "NCCL_DEBUG=INFO tells more; where memory is short, a smaller micro_batch_size or recompute: block";
 
-static void nccl_must(ncclResult_t result, const char *call, const char *what) {
+static void nccl_must(ncclResult_t result, const char *call, const char *object) {
   if (result == ncclSuccess || result == ncclInProgress) return;
-  fail(FAIL_LOST, "%.*s for %s failed\n   NCCL: %s: %s\nhelp: %s", (int)strcspn(call, "("), call, what, ncclGetErrorString(result),
-       ncclGetLastError(NULL), lost_help);
+  bool ours = result == ncclUnhandledCudaError;
+  fail(ours ? FAIL_MACHINE : FAIL_LOST, "%.*s for %s failed\n   NCCL: %s: %s\nhelp: %s", (int)strcspn(call, "("), call, object,
+       ncclGetErrorString(result), ncclGetLastError(NULL), ours ? cuda_help : lost_help);
 }
 
 /* "reduce_scatter 'layers.3' (#37)" of each lane that is in a collective; "" when none is. */
@@ -78,6 +85,7 @@ static void pending(const Nccl *nccl, char *text, size_t nbytes) {
 static void look(void *self, double waited) {
   const Nccl *nccl = self;
   char where[512];
+  if (nccl->connecting) return; /* no lane has been used yet */
   pending(nccl, where, sizeof where);
   for (int i = 0; i < MESH_AXES * LANES; i++) {
     ncclResult_t state = ncclSuccess;
@@ -106,19 +114,39 @@ static int group_root(const Mesh *mesh, int axis) {
   return rank;
 }
 
+static const char *const what[] = {[GATHERS] = "the communicator of gathers", [REDUCTIONS] = "the communicator of reductions"};
+
+/* All but the communicator. */
 static void lane_open(Nccl *nccl, int axis, LaneKind kind, int priority) {
-  static const char *const what[] = {[GATHERS] = "the communicator of gathers", [REDUCTIONS] = "the communicator of reductions"};
   const CommGroup *group = &nccl->mesh->group[axis];
   Comm *comm = nccl->mesh->comm;
   Lane *lane = &nccl->lanes[axis * LANES + (int)kind];
   ncclUniqueId mine = {{0}}, *all = xmalloc(sizeof *all * (size_t)comm->size);
   if (group->rank == 0) NCCL(what[kind], ncclGetUniqueId(&mine));
   comm->transport->gather(comm, &mine, sizeof mine, all);
-  ncclConfig_t config = NCCL_CONFIG_INITIALIZER;
-  NCCL(what[kind], ncclCommInitRankConfig(&lane->comm, group->size, all[group_root(nccl->mesh, axis)], group->rank, &config));
+  lane->id = all[group_root(nccl->mesh, axis)];
   free(all);
   CUDA(cudaStreamCreateWithPriority(&lane->stream, cudaStreamNonBlocking, priority));
   lane->word = &nccl->words[axis * LANES + (int)kind];
+}
+
+/* Communicators take a second to connect, in which the job has other things to do: a thread of its own. */
+static void *lanes_connect(void *self) {
+  Nccl *nccl = self;
+  CUDA(cudaSetDevice(nccl->gpu));
+  for (int i = 0; i < MESH_AXES * LANES; i++) {
+    const CommGroup *group = &nccl->mesh->group[i / LANES];
+    ncclConfig_t config = NCCL_CONFIG_INITIALIZER;
+    if (group->size == 1) continue;
+    NCCL(what[i % LANES], ncclCommInitRankConfig(&nccl->lanes[i].comm, group->size, nccl->lanes[i].id, group->rank, &config));
+  }
+  return NULL;
+}
+
+static void lanes_need(Nccl *nccl) {
+  if (!nccl->connecting) return;
+  CHECK(pthread_join(nccl->thread, NULL) == 0);
+  nccl->connecting = false;
 }
 
 static bool is_alone(const Mesh *mesh) {
@@ -153,6 +181,7 @@ static void nccl_open(Mesh *mesh) {
   memset(nccl, 0, sizeof *nccl);
   nccl->mesh = mesh;
   nccl->compute = dev_stream(mesh->dev);
+  CUDA(cudaGetDevice(&nccl->gpu));
   mesh->device_own = nccl;
   if (is_alone(mesh)) return;
   setenv("NCCL_LAUNCH_ORDER_IMPLICIT", "1", 0);
@@ -163,11 +192,14 @@ static void nccl_open(Mesh *mesh) {
   CUDA(cudaDeviceGetStreamPriorityRange(&least, &greatest));
   for (int axis = 0; axis < MESH_AXES; axis++)
     for (int kind = 0; kind < LANES && mesh->group[axis].size > 1; kind++) lane_open(nccl, axis, (LaneKind)kind, greatest);
+  nccl->connecting = true;
+  CHECK(pthread_create(&nccl->thread, NULL, lanes_connect, nccl) == 0);
   dev_watch(mesh->dev, look, nccl);
 }
 
 static void nccl_close(Mesh *mesh) {
   Nccl *nccl = mesh->device_own;
+  lanes_need(nccl);
   dev_sync(mesh->dev);
   dev_watch(mesh->dev, NULL, NULL);
   for (int i = 0; i < MESH_AXES * LANES; i++) {
@@ -226,13 +258,14 @@ static void tell(const CommOp *op, uint32_t word) {
 }
 
 static void op_start_nccl(CommOp *op) {
-  const Nccl *nccl = op->mesh->device_own;
+  Nccl *nccl = op->mesh->device_own;
   const NcclOp *own = op->own;
   if (!own) { /* one rank */
     size_t nbytes = (size_t)op->n * dtype_size(op->dtype);
     if (op->in != op->out) CUDA(cudaMemcpyAsync(op->out, op->in, nbytes, cudaMemcpyDeviceToDevice, nccl->compute));
     return;
   }
+  lanes_need(nccl);
   CUDA(cudaEventRecord(own->ready, nccl->compute));
   CUDA(cudaStreamWaitEvent(own->lane->stream, own->ready, 0));
   tell(op, own->number + OPS_MOST);

@@ -42,7 +42,7 @@ void *cuda_capture_end(Dev *dev) {
   cudaGraph_t graph;
   cudaGraphExec_t executable;
   CUDA(cudaStreamEndCapture(stream, &graph));
-  CUDA(cudaGraphInstantiate(&executable, graph, 0));
+  CUDA(cudaGraphInstantiate(&executable, graph, cudaGraphInstantiateFlagUseNodePriority)); /* streams have theirs */
   CUDA(cudaGraphDestroy(graph));
   CUDA(cudaGraphUpload(executable, stream));
   return executable;
