@@ -85,11 +85,13 @@ static void make_result(Precision *p, int node) {
     p->brief[node] = p->operand == p->compute ? made : cast(p, node, p->compute, made);
 }
 
-/* A view is short where all that it shows is. */
+/* A view is short where all that it shows is.  A gradient is made here, not when its Var asks for it at the end: its unit is
+ * reduced, and let go, as soon as all are there. */
 static void make_view(Precision *p, int node) {
   const Node *x = graph_node(p->g, node);
   p->rounded[node] = true;
   for (int k = 0; k < x->nin; k++) p->rounded[node] &= p->rounded[x->in[k]];
+  if (p->to_var[node]) whole(p, node);
 }
 
 static bool is_param(const Graph *g, const Node *x) {

@@ -231,14 +231,16 @@ static void expect_most_alive(const Plan *p, Op op, int most, int label) {
 /* As many as were asked for, forward and backward, with recomputation and without; a table that is embedding and head is there
  * from the one to the other.  A whole gradient is let go once it is reduced: one may be on its way, one being made. */
 TEST(units_and_whole_gradients_do_not_pile_up) {
-  for (int i = 0; i < 24; i++) {
+  for (int i = 0; i < 48; i++) {
     EngineOptions o = small_options();
     o.model.layers = 9;
+    o.choices.compute = i < 24 ? DT_F32 : DT_BF16;
+    o.choices.cuda = i >= 36;
     o.sharded = true;
     o.model.tied = i & 1;
     o.choices.forget = i & 2 ? FORGET_BLOCKS : FORGET_NOTHING;
     o.choices.units_alive = 1 + i / 4 % 3;
-    o.passes = 1 + i / 12;
+    o.passes = 1 + i / 12 % 2;
     o.eval = true;
     Plan p = plan_open(o, 2 + i % 3);
     expect_most_alive(&p, OP_ALL_GATHER, o.choices.units_alive + o.model.tied, i);
