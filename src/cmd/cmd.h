@@ -29,6 +29,7 @@ int cmd_generate(int argc, char **argv);
 int cmd_help(int argc, char **argv);
 int cmd_ir(int argc, char **argv);
 int cmd_plan(int argc, char **argv);
+int cmd_profile(int argc, char **argv);
 int cmd_tokenize(int argc, char **argv);
 int cmd_train(int argc, char **argv);
 int cmd_verify(int argc, char **argv);

@@ -22,6 +22,8 @@ const Command commands[] = {
     {"tokenize", "before", "OUT.bin TEXT ...", "makes a token file of text files, a token a byte; - is standard input", false,
      cmd_tokenize},
     {"train", "during", RUN_WORDS, "trains, or goes on where the run's newest checkpoint is; the default command", true, cmd_train},
+    {"profile", "after", "RUN_FOLDER [--rank N] [--rows N]",
+     "where the time of the steps went that profile.steps has recorded, by kind, program and step", false, cmd_profile},
     {"generate", "after", "RUN_OR_STEP_FOLDER [--prompt TEXT] [--tokens N] [--temperature T] [--seed S] [section.key=value ...]",
      "text from the newest checkpoint of a run, or from that step; for runs on bytes", false, cmd_generate},
     {"ir", "inspect", RUN_WORDS " [--after=STAGE] [--program=NAME] [--ranks N]",

@@ -68,6 +68,7 @@ static void print_data(const Plan *p) {
   }
   Data *data = data_open(p->arena, c, p->model.vocab);
   int64_t epoch = data_epoch_sequences(data), steps = setup_schedule(c, epoch).total;
+  setup_check_profile(c, steps);
   printf("data   %s tokens; %" PRId64 " steps, %.3g epochs\n", human_count((double)data_tokens(data), text), steps,
          (double)steps * (double)p->batch.sequences / (double)epoch);
   for (int i = 0; i < data_vals(data); i++)

@@ -21,6 +21,11 @@ typedef struct Amount {
   Unit unit; /* UNIT_NONE: none was asked for */
 } Amount;
 
+/* From first to last, both of them too; 0: none was asked for. */
+typedef struct Range {
+  int64_t first, last;
+} Range;
+
 /* Values of the keys that are one word of a list, in the order of the lists in keys.c. */
 typedef enum DataType { DATA_AUTO, DATA_UINT16, DATA_UINT32 } DataType;
 typedef enum Tokenizer { TOKENIZER_NONE, TOKENIZER_BYTES } Tokenizer;
@@ -116,6 +121,9 @@ typedef struct Config {
   struct {
     Amount every; /* steps */
   } log;
+  struct {
+    Range steps;
+  } profile;
 
   bool demo;             /* no run file: the built-in demo */
   const char *demo_data; /* where demo_text is to be written as a token file; NULL: nowhere */

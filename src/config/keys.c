@@ -37,6 +37,7 @@ const Section sections[] = {
     {"gpu", "kernels on a GPU", NULL},
     {"health", "what to do when numbers go bad", NULL},
     {"log", "progress lines", "logging, metrics"},
+    {"profile", "where the time of some steps goes", "profiling, profiler"},
 };
 const int nsections = sizeof sections / sizeof *sections;
 
@@ -193,5 +194,9 @@ const Key keys[] = {
 
     {KEY(log, every, KEY_AMOUNT), .units = STEPS, .fallback = "1 step", .min = 1, .max = MANY, .example = "10 steps",
      .help = "between progress lines", .elsewhere = "log_interval, logging_steps, log_freq"},
+
+    {KEY(profile, steps, KEY_RANGE), .fallback = "none", .word = "none", .min = 1, .max = MANY, .example = "10-12, 10",
+     .help = "recorded by every rank in run.folder/profile; hpctrain profile prints them",
+     .elsewhere = "profile_step_start, profile_step_end, profile_freq"},
 };
 const int nkeys = sizeof keys / sizeof *keys;

@@ -141,6 +141,11 @@ static void print_worded(const Key *key, double value, Text *out) {
   }
 }
 
+static void print_range(const Key *key, Range range, Text *out) {
+  print_worded(key, (double)range.first, out);
+  if (range.last != range.first) text_printf(out, "-%lld", (long long)range.last);
+}
+
 void value_print(const Key *key, const Config *c, Text *out) {
   const void *at = (const char *)c + key->offset;
   if (key->type == KEY_INT) print_worded(key, (double)*(const int64_t *)at, out);
@@ -150,5 +155,6 @@ void value_print(const Key *key, const Config *c, Text *out) {
   if (key->type == KEY_CHOICE) text_printf(out, "%s", key->choices[*(const int *)at]);
   if (key->type == KEY_SET) print_set(key, *(const int *)at, out);
   if (key->type == KEY_AMOUNT) print_amount(*(const Amount *)at, out);
+  if (key->type == KEY_RANGE) print_range(key, *(const Range *)at, out);
   if (key->type == KEY_DATA) print_data(key, at, out);
 }

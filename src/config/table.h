@@ -14,6 +14,7 @@ typedef enum KeyType {
   KEY_CHOICE, /* int, index into choices */
   KEY_SET,    /* int, bits by index into choices */
   KEY_AMOUNT, /* Amount, one of units */
+  KEY_RANGE,  /* Range */
   KEY_DATA,   /* DataSets */
 } KeyType;
 

@@ -188,6 +188,24 @@ static bool parse_amount(Arena *arena, const Key *key, const char *text, void *a
   return true;
 }
 
+/* "10-12", or "10" for that one alone. */
+static bool parse_range(Arena *arena, const Key *key, const char *text, void *at, Fault *fault) {
+  double first, last;
+  const char *rest;
+  bool ok = number_scan(text, &first, &rest) && strspn(text, "0123456789");
+  last = first;
+  if (ok && *rest == '-') {
+    const char *second = rest + 1 + strspn(rest + 1, BLANKS);
+    ok = strspn(second, "0123456789") && number_scan(second, &last, &rest);
+  }
+  if (!ok || *rest || !is_whole(first) || !is_whole(last))
+    return fault_set(fault, "wants FIRST-LAST or one number", "such as 10-12");
+  if (!in_range(arena, key, first, fault) || !in_range(arena, key, last, fault)) return false;
+  if (last < first) return fault_set(fault, "ends before it begins", NULL);
+  *(Range *)at = (Range){(int64_t)first, (int64_t)last};
+  return true;
+}
+
 static bool parse_data(Arena *arena, const Key *key, const char *text, void *at, Fault *fault) {
   if (!*text) return fault_set(fault, "has no value", NULL);
   DataSet *set = arena_new(arena, DataSet);
@@ -198,8 +216,9 @@ static bool parse_data(Arena *arena, const Key *key, const char *text, void *at,
 
 typedef bool ParseValue(Arena *arena, const Key *key, const char *text, void *at, Fault *fault);
 static ParseValue *const parsers[] = {
-    [KEY_INT] = parse_int,       [KEY_NUMBER] = parse_number, [KEY_BOOL] = parse_bool,     [KEY_TEXT] = parse_text,
-    [KEY_CHOICE] = parse_choice, [KEY_SET] = parse_set,       [KEY_AMOUNT] = parse_amount, [KEY_DATA] = parse_data,
+    [KEY_INT] = parse_int,       [KEY_NUMBER] = parse_number, [KEY_BOOL] = parse_bool,
+    [KEY_TEXT] = parse_text,     [KEY_CHOICE] = parse_choice, [KEY_SET] = parse_set,
+    [KEY_AMOUNT] = parse_amount, [KEY_DATA] = parse_data,     [KEY_RANGE] = parse_range,
 };
 
 bool value_parse(Arena *arena, const Key *key, const char *text, Config *c, Fault *fault) {
@@ -208,5 +227,6 @@ bool value_parse(Arena *arena, const Key *key, const char *text, Config *c, Faul
   if (key->type == KEY_INT) *(int64_t *)at = 0;
   if (key->type == KEY_NUMBER) *(double *)at = 0;
   if (key->type == KEY_AMOUNT) *(Amount *)at = (Amount){0};
+  if (key->type == KEY_RANGE) *(Range *)at = (Range){0};
   return true;
 }

@@ -13,6 +13,7 @@
 #include "src/dev/dev.h"
 #include "src/fuse/fuse.h"
 #include "src/pass/pass.h"
+#include "src/prof/prof.h"
 
 /* --- compile -------------------------------------------------------------------------------------------------------------- */
 
@@ -86,10 +87,10 @@ void job_written(Job *job, const char *name);
 
 void job_run(Job *job, int program);
 
-/* From now on every run adds each step's seconds to job_seconds (by step of the program, all zero at first). */
-void job_time(Job *job);
-const double *job_seconds(const Job *job, int program);
-/* What a step is called in a profile: "matmul 2048x688x256", "kernel mul, sum, rsqrt…". */
+/* After job_start, once: runs are told to this profile, which must outlive the job.  While it records, every step is started on
+ * its own. */
+void job_profile(Job *job, Prof *prof);
+/* What a step is called there: "matmul 2048x256x688 f32, onednn", "kernel 2048x256 mul sum rsqrt". */
 const char *job_step_name(Arena *arena, const Job *job, int program, int step);
 
 #endif

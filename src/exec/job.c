@@ -167,11 +167,18 @@ static void run_step(Job *job, Bound *s) {
 }
 
 static void run_steps(Job *job, JobProgram *p) {
+  for (int i = 0; i < p->program->nsteps; i++) run_step(job, &p->steps[i]);
+}
+
+/* Each step of its own, so that what it does on the device is known to be its. */
+static void run_profiled(Job *job, JobProgram *p) {
+  prof_run_begin(job->prof, p->profiled);
   for (int i = 0; i < p->program->nsteps; i++) {
-    double begin = p->seconds ? clock_seconds() : 0;
+    prof_item_begin(job->prof, i);
     run_step(job, &p->steps[i]);
-    if (p->seconds) p->seconds[i] += clock_seconds() - begin;
+    prof_item_end(job->prof);
   }
+  prof_run_end(job->prof);
 }
 
 /* Not in a program's first run: libraries and communicators prepare themselves in it, which cannot be captured. */
@@ -187,8 +194,12 @@ void job_run(Job *job, int program) {
     job_interpret(job, p);
     return;
   }
+  prof_span_begin(job->prof, "inputs");
   if (job->inputs) job_inputs_send(job);
-  if (job->choices->graph && dev_has_graphs(job->dev) && !p->seconds && p->runs++) {
+  prof_span_end(job->prof);
+  if (prof_on(job->prof)) {
+    run_profiled(job, p);
+  } else if (job->choices->graph && dev_has_graphs(job->dev) && p->runs++) {
     if (!p->captured) p->captured = capture(job, p);
     dev_graph_launch(p->captured);
   } else {

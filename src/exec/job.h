@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* A job from the inside: shared by job.c (memory and the loop), bind.c (addresses and functions), tune.c, interpret.c and
- * times.c.  Private to them. */
+ * profile.c.  Private to them. */
 #ifndef EXEC_JOB_H
 #define EXEC_JOB_H
 
@@ -41,9 +41,9 @@ typedef struct JobProgram {
   int *var;      /* of the program's graph -> of the job */
   size_t *table; /* by buffer: offset of a BUFFER_TABLE's constants */
   Bound *steps;
-  double *seconds; /* by step; NULL: not timed */
   int64_t runs;
   DevGraph *captured; /* all steps; NULL: not yet, or never */
+  int profiled;       /* number in the profile */
 } JobProgram;
 
 typedef struct Inputs Inputs; /* inputs.c */
@@ -67,6 +67,7 @@ struct Job {
   const char *tuned; /* what job_choices gives */
   Inputs *inputs;    /* NULL: the host writes to the device's memory itself */
   bool device_collectives;
+  Prof *prof; /* NULL: none */
 };
 
 int job_find_var(const Job *job, const char *name); /* -1: none */

@@ -24,6 +24,7 @@ RunFolder *runfolder_paths(Arena *arena, const char *path) {
                    .error = arena_printf(arena, "%s/error.txt", path),
                    .logs = arena_printf(arena, "%s/logs", path),
                    .checkpoints = arena_printf(arena, "%s/checkpoints", path),
+                   .profile = arena_printf(arena, "%s/profile", path),
                    .attempts = arena_printf(arena, "%s/attempts", path),
                    .changed = -1};
   return f;
@@ -93,4 +94,8 @@ void runfolder_banner(const RunFolder *f, const char *banner) { write_in(f->here
 
 const char *runfolder_rank_log(const RunFolder *f, Arena *arena, int rank) {
   return arena_printf(arena, "%s/rank-%05d.log", f->logs, rank);
+}
+
+const char *runfolder_rank_profile(const RunFolder *f, Arena *arena, int rank, const char *extension) {
+  return arena_printf(arena, "%s/rank-%05d.%s", f->profile, rank, extension);
 }

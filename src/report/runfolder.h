@@ -6,6 +6,7 @@
  *   log.txt error.txt       of all attempts
  *   logs/rank-00037.log
  *   checkpoints/
+ *   profile/                rank-00037.json (a trace), rank-00037.tsv (a table)
  *   attempts/2/             banner.txt environment.txt run.yaml run.diff (against the attempt before) metrics-cut.jsonl
  *
  * The paths are known to every rank; rank 0 makes the folder.  Order at start: runfolder_make, the LOCK, runfolder_begin. */
@@ -15,7 +16,7 @@
 #include "src/base/arena.h"
 
 typedef struct RunFolder {
-  const char *path, *run, *log, *error, *logs, *checkpoints, *attempts;
+  const char *path, *run, *log, *error, *logs, *checkpoints, *profile, *attempts;
   int attempt;      /* 1 for the first; 0 before runfolder_begin */
   int changed;      /* lines of run.yaml that differ from the attempt before; -1: there was none */
   const char *here; /* attempts/N */
@@ -29,7 +30,8 @@ void runfolder_make(const RunFolder *folder); /* folders that are missing, paren
 void runfolder_begin(RunFolder *folder, Arena *arena, const char *run_yaml);
 void runfolder_banner(const RunFolder *folder, const char *banner);
 
-/* logs/rank-00037.log */
+/* logs/rank-00037.log; profile/rank-00037.json and so on, by extension */
 const char *runfolder_rank_log(const RunFolder *folder, Arena *arena, int rank);
+const char *runfolder_rank_profile(const RunFolder *folder, Arena *arena, int rank, const char *extension);
 
 #endif

@@ -102,6 +102,8 @@ const StateTable *engine_states(const Engine *engine) { return engine->states; }
 
 const Job *engine_job(const Engine *engine) { return engine->job; }
 
+void engine_profile(Engine *engine, Prof *prof) { job_profile(engine->job, prof); }
+
 static void hash_program(Sha256 *hash, const Program *p) {
   uint64_t numbers[] = {graph_hash(p->graph), (uint64_t)p->nsteps, (uint64_t)p->nbuffers, p->transient};
   sha256_add(hash, numbers, sizeof numbers);

@@ -27,6 +27,7 @@ Engine *engine_open(Arena *arena, Dev *dev, Comm *comm, Mesh *mesh, const Engine
 void engine_close(Engine *engine);
 const StateTable *engine_states(const Engine *engine);
 const Job *engine_job(const Engine *engine);
+void engine_profile(Engine *engine, Prof *prof); /* after engine_start: as job_profile */
 /* Of the compiled programs and their memory plan: equal on all ranks, or they must not start. */
 uint64_t engine_hash(const Engine *engine);
 /* Allocates, builds the kernels (all ranks). */

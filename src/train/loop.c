@@ -62,17 +62,23 @@ static void step(Run *run) {
   const Batch *b = &run->batch;
   int64_t D = mesh_dp_size(run->mesh), d = mesh_dp_index(run->mesh);
   double begin = clock_seconds(), lr = lr_at(&run->schedule, run->step);
+  prof_step_begin(run->prof, run->step + 1);
   for (int64_t pass = 0; pass < b->passes; pass++) {
+    prof_span_begin(run->prof, "data");
     data_train(run->data, run->step * b->sequences + (pass * D + d) * b->micro, b->micro, run->ids, run->labels);
     engine_batch(run->engine, run->ids, run->labels);
+    prof_span_end(run->prof);
     engine_micro(run->engine, pass);
   }
   StepResult result = engine_update(run->engine, lr);
   run->step++;
   run->loss = result.loss;
   double seconds = clock_seconds() - begin;
+  prof_span_begin(run->prof, "metrics");
   step_tell(run, &result, lr, seconds);
+  prof_span_end(run->prof);
   if (!result.applied) step_skipped(run);
+  prof_step_end(run->prof);
   run->spent[SPENT_TRAINING] += clock_seconds() - begin;
 }
 
@@ -97,12 +103,15 @@ static bool step_all(Run *run) {
   bool in_flight = false, wanted[WISHES] = {false};
   int64_t rest[WORDS];
   while (run->step < run->shape.last_step && !wanted[WISH_STOP]) {
+    run_profile_before(run);
     step(run);
     exchange(run, &in_flight, wanted);
     if (is_due(run, run->config->eval.every) && data_vals(run->data)) run_evaluate(run);
     if (is_due(run, run->config->checkpoint.every) || wanted[WISH_SAVE]) run_save(run);
+    run_profile_after(run);
   }
   if (in_flight) comm_control_finish(run->comm, rest);
+  run_profile_close(run);
   return run->step < run->shape.last_step;
 }
 

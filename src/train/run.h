@@ -6,6 +6,7 @@
  *   loop.c      steps, and what the ranks decide between them
  *   save.c      checkpoints
  *   evaluate.c  validation loss
+ *   profile.c   profile.steps
  *   wishes.c    signals and files that ask for a save or a stop
  *   stages.c    run.debug, run.tune */
 #ifndef TRAIN_RUN_H
@@ -36,6 +37,7 @@ typedef struct Run {
   Data *data;
   Ckpt *ckpt; /* to go on from, between finding and loading it; NULL: none */
   Engine *engine;
+  Prof *prof; /* NULL: nothing is to be recorded in this attempt, or it has been */
   LrSchedule schedule;
   RunShape shape;
 
@@ -69,6 +71,15 @@ void run_load(Run *run);
 
 /* Trains to the end, to train.stop_after or until asked to stop. */
 void run_steps(Run *run);
+
+/* --- profile.c ------------------------------------------------------------------------------------------------------------ */
+
+/* After the start.  An input error where the run ends before the steps that are to be recorded. */
+void run_profile_open(Run *run);
+/* All ranks, before and after each step. */
+void run_profile_before(Run *run);
+void run_profile_after(Run *run);
+void run_profile_close(Run *run); /* the run ends: what was recorded is written */
 
 /* --- save.c --------------------------------------------------------------------------------------------------------------- */
 

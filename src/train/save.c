@@ -86,7 +86,9 @@ bool run_save(Run *run) {
   double begin = clock_seconds();
   lines_doing(run->lines, "writing checkpoint");
   if (run_speaks(run)) prepare(run);
+  prof_span_begin(run->prof, "checkpoint");
   bool ok = write_states(run, &why);
+  prof_span_end(run->prof);
   double seconds = clock_seconds() - begin;
   if (ok) run->saved_step = run->step;
   if (run_speaks(run) && ok) conclude(run, seconds);

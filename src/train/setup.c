@@ -121,6 +121,11 @@ EngineOptions setup_options(const Config *c, const ModelConfig *model, int threa
   };
 }
 
+void setup_check_profile(const Config *c, int64_t total_steps) {
+  if (c->profile.steps.last > total_steps)
+    config_fail(c, "profile.steps", "steps that the run has", "the run ends with step %lld", (long long)total_steps);
+}
+
 LrSchedule setup_schedule(const Config *c, int64_t epoch_sequences) {
   static const LrKind kinds[] = {
       [SCHEDULE_CONSTANT] = LR_CONSTANT, [SCHEDULE_LINEAR] = LR_LINEAR, [SCHEDULE_COSINE] = LR_COSINE, [SCHEDULE_WSD] = LR_WSD};

@@ -18,6 +18,9 @@ HfConfig setup_model_to_hf(const ModelConfig *model);
 /* Everything but the programs wanted (train, eval, …), the batch and watch. */
 EngineOptions setup_options(const Config *c, const ModelConfig *model, int threads);
 
+/* profile.steps that the run does not have are an input error; total_steps: its length. */
+void setup_check_profile(const Config *c, int64_t total_steps);
+
 /* A decay that does not fit behind the warm-up is an input error. */
 LrSchedule setup_schedule(const Config *c, int64_t epoch_sequences);
 

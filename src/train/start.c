@@ -248,6 +248,7 @@ Run *run_open(int argc, char **argv) {
   warn_device(run);
   lap(&at);
   run_load(run);
+  run_profile_open(run);
   times.load += lap(&at);
   if (!run_speaks(run)) return run;
   run->metrics = metrics_open(run->folder->path, run->step, run->folder->cut);
@@ -258,6 +259,7 @@ Run *run_open(int argc, char **argv) {
 void run_close(Run *run) {
   metrics_close(run->metrics);
   engine_close(run->engine);
+  prof_close(run->prof);
   dev_close(run->dev);
   data_close(run->data);
   lines_close(run->lines);

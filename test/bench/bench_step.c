@@ -22,22 +22,12 @@ static double peak_mib(void) {
   return kib / 1024;
 }
 
-/* Steps of one name together, in the order of first appearance; per training step, in ms. */
-static void print_times(Arena *arena, const Job *job, int program, long steps) {
-  const Program *p = job_program(job, program);
-  const double *seconds = job_seconds(job, program);
-  const char **names = arena_array(arena, const char *, p->nsteps);
-  double *sums = arena_array(arena, double, p->nsteps);
-  int *calls = arena_array(arena, int, p->nsteps), n = 0;
-  for (int i = 0; i < p->nsteps; i++) {
-    const char *name = job_step_name(arena, job, program, i);
-    int k = 0;
-    while (k < n && strcmp(names[k], name)) k++;
-    if (k == n) names[n++] = name;
-    sums[k] += seconds[i];
-    calls[k]++;
-  }
-  for (int k = 0; k < n; k++) printf("%9.3f ms %4d x %.90s\n", 1e3 * sums[k] / (double)steps, calls[k], names[k]);
+static void print_profile(Prof *prof, Arena *arena) {
+  Text text = {0};
+  ProfTable *table = prof_table(prof, arena);
+  prof_table_print(&table, 1, 0, 60, &text);
+  fputs(text.at, stdout);
+  text_close(&text);
 }
 
 int main(int argc, char **argv) {
@@ -69,13 +59,18 @@ int main(int argc, char **argv) {
   double *seconds = arena_array(arena, double, steps);
   double ready = clock_seconds();
   StepResult r = {0};
-  if (getenv("PROFILE")) job_time((Job *)engine_job(engine));
+  Prof *prof = getenv("PROFILE") ? prof_open(dev, 0, 1) : NULL;
+  if (prof) engine_profile(engine, prof);
+  prof_arm(prof);
+  prof_start(prof, 0);
   for (long s = 0; s < steps; s++) {
     double t = clock_seconds();
+    prof_step_begin(prof, s + 1);
     for (long i = 0; i <= B * S; i++) ids[i] = (int32_t)(rng_uniform(&rng, (uint64_t)(s * (B * S + 1) + i)) * (double)model.vocab);
     engine_batch(engine, ids, ids + 1);
     engine_micro(engine, 0);
     r = engine_update(engine, 3e-4);
+    prof_step_end(prof);
     seconds[s] = clock_seconds() - t;
   }
   printf("compile %.3f s, kernels %d (%s) %.2f s, init %.2f s, first step %.3f s\n", compiled - begin, start.kernels,
@@ -85,7 +80,9 @@ int main(int argc, char **argv) {
       "%s %ldx%ld, %ld threads: step %.1f ms (best %.1f), %.0f tokens/s, loss %.4f, planned %.1f MiB, peak above start %.1f MiB\n",
       preset, B, S, threads, 1e3 * seconds[steps / 2], 1e3 * seconds[0], (double)(B * S) / seconds[steps / 2], r.loss,
       (double)(memory.vars + memory.tables + memory.transient) / 1048576, peak_mib() - before);
-  for (int p = 0; p < 2 && getenv("PROFILE"); p++) print_times(arena, engine_job(engine), p, steps);
+  prof_stop(prof);
+  if (prof) print_profile(prof, arena);
   engine_close(engine);
+  prof_close(prof);
   return 0;
 }
