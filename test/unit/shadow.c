@@ -5,7 +5,8 @@
 #include <stdarg.h>
 #include <stdio.h>
 
-enum { IN_FLIGHT = 1 << 30 }; /* added to a tag between a collective's start and its end */
+/* Added to tags between a collective's start and its end: of what it writes and of what it reads. */
+enum { IN_FLIGHT = 1 << 30, LENT = 1 << 29 };
 
 typedef struct Shadow {
   const Program *program;
@@ -30,7 +31,7 @@ __attribute__((format(printf, 2, 3))) static void complain(const Shadow *s, cons
 typedef void Touch(Shadow *s, int buffer, int64_t byte);
 
 static void read_byte(Shadow *s, int buffer, int64_t byte) {
-  int tag = s->tag[buffer][byte];
+  int tag = s->tag[buffer][byte] & ~LENT;
   if (tag == buffer + 1) return;
   if (!tag)
     complain(s, "byte %" PRId64 " of b%d is read and was never written", byte, buffer);
@@ -41,15 +42,23 @@ static void read_byte(Shadow *s, int buffer, int64_t byte) {
 
 static void write_byte(Shadow *s, int buffer, int64_t byte) {
   if (s->tag[buffer][byte] & IN_FLIGHT) complain(s, "byte %" PRId64 " of b%d is written while on its way", byte, buffer);
+  if (s->tag[buffer][byte] & LENT) complain(s, "byte %" PRId64 " of b%d is written while it is sent", byte, buffer);
   s->tag[buffer][byte] = buffer + 1;
 }
 
-static void start_byte(Shadow *s, int buffer, int64_t byte) { s->tag[buffer][byte] = (buffer + 1) | IN_FLIGHT; }
+static void start_byte(Shadow *s, int buffer, int64_t byte) {
+  write_byte(s, buffer, byte);
+  s->tag[buffer][byte] |= IN_FLIGHT;
+}
 
 static void arrive_byte(Shadow *s, int buffer, int64_t byte) {
   if (s->tag[buffer][byte] != ((buffer + 1) | IN_FLIGHT)) complain(s, "byte %" PRId64 " of b%d was lost on its way", byte, buffer);
   s->tag[buffer][byte] = buffer + 1;
 }
+
+static void lend_byte(Shadow *s, int buffer, int64_t byte) { s->tag[buffer][byte] |= LENT; }
+
+static void return_byte(Shadow *s, int buffer, int64_t byte) { s->tag[buffer][byte] &= ~LENT; }
 
 /* Every element of a strided access. */
 static void touch_all(Shadow *s, const StepArg *arg, const Shape *shape, const int64_t *stride, Touch *touch) {
@@ -102,15 +111,18 @@ static void run_big(Shadow *s, const Step *step) {
   touch_workspace(s, step, read_byte);
 }
 
+static bool in_place(const Step *step) { return step->in[0].place.buffer == step->out[0].place.buffer; } /* an all_reduce */
+
 static void run_start(Shadow *s, const Step *step) {
   touch_arg(s, &step->in[0], read_byte);
+  if (!in_place(step)) touch_arg(s, &step->in[0], lend_byte);
   touch_workspace(s, step, write_byte);
   touch_arg(s, &step->out[0], start_byte);
 }
 
 static void run_wait(Shadow *s, const Step *step) {
-  bool same = step->in[0].place.buffer == step->out[0].place.buffer; /* an all_reduce in place */
-  if (!same) touch_arg(s, &step->in[0], read_byte);
+  if (!in_place(step)) touch_arg(s, &step->in[0], read_byte);
+  if (!in_place(step)) touch_arg(s, &step->in[0], return_byte);
   touch_workspace(s, step, read_byte);
   touch_arg(s, &step->out[0], arrive_byte);
 }

@@ -6,8 +6,8 @@
 #include "src/fuse/fuse.h"
 
 /* "", or what is wrong: an access outside of its buffer; a read of what was not written as that buffer, or has been written
- * over, or is still on its way from other ranks; a buffer that lies outside of the plan.  Walks every element: for small
- * programs.  Valid until the next call. */
+ * over, or is still on its way from other ranks; a write to what is still being sent to them; a buffer that lies outside of the
+ * plan.  Walks every element: for small programs.  Valid until the next call. */
 const char *shadow_run(const Program *program);
 
 #endif

@@ -58,6 +58,25 @@ TEST(in_long_programs_too) {
 
 TEST(through_nothing_but_views_too) { expect_random_sound(0, 60, (RandomSpec){.nodes = 40, .elements = 1024, .views = true}); }
 
+TEST(a_write_to_what_is_still_being_sent_is_found) {
+  Buffer buffers[3];
+  StepArg args[3];
+  for (int b = 0; b < 3; b++) {
+    buffers[b] = (Buffer){.class = BUFFER_VAR, .var = b, .nbytes = BUFFER_ALIGN, .first = 0, .last = 3};
+    args[b] = (StepArg){.place = {.buffer = b, .stride = {1}}, .shape = SHAPE(4), .dtype = DT_F32};
+  }
+  Step sends = {
+      .kind = STEP_COLLECTIVE_START, .op = OP_ALL_REDUCE, .workspace = -1, .nin = 1, .nout = 1, .in = args, .out = args + 1};
+  Step writes = sends, sent = sends, written = sends;
+  writes.in = written.in = args + 2;
+  writes.out = written.out = args;
+  sent.kind = written.kind = STEP_COLLECTIVE_WAIT;
+  Program p = {.nsteps = 4, .nbuffers = 3, .buffers = buffers, .steps = (Step[]){sends, sent, writes, written}};
+  EXPECT_TEXT(shadow_run(&p), "");
+  p.steps = (Step[]){sends, writes, sent, written};
+  EXPECT_TEXT(shadow_run(&p), "step 1: byte 0 of b0 is written while it is sent");
+}
+
 /* --- models ----------------------------------------------------------------------------------------------------------------- */
 
 typedef struct Compiled {
