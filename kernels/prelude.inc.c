@@ -52,8 +52,10 @@ HPT_INLINE float hpt_from_bits(int32_t i) {
 
 /* Numbers of 16 bits: memory holds their bits, registers their values.  X_round is to nearest, ties to even, and gives a float
  * that X can hold; X_bits takes only such a float.  What is too large becomes infinite, NaN stays NaN. */
-HPT_INLINE float hpt_bf16_value(uint16_t h) { return hpt_from_bits((int32_t)((uint32_t)h << 16)); }
-HPT_INLINE uint16_t hpt_bf16_bits(float x) { return (uint16_t)((uint32_t)hpt_bits(x) >> 16); }
+typedef uint16_t hpt_bf16, hpt_f16;
+
+HPT_INLINE float hpt_bf16_value(hpt_bf16 h) { return hpt_from_bits((int32_t)((uint32_t)h << 16)); }
+HPT_INLINE hpt_bf16 hpt_bf16_bits(float x) { return (uint16_t)((uint32_t)hpt_bits(x) >> 16); }
 HPT_INLINE float hpt_bf16_round(float x) {
   uint32_t bits = (uint32_t)hpt_bits(x);
   uint32_t rounded = bits + 0x7fff + (bits >> 16 & 1), quiet = bits | 0x400000;
@@ -61,7 +63,7 @@ HPT_INLINE float hpt_bf16_round(float x) {
 }
 
 /* Exponents are biased by 15 and by 127; numbers below 2^-14 are multiples of 2^-24, as floats next to a half are. */
-HPT_INLINE float hpt_f16_value(uint16_t h) {
+HPT_INLINE float hpt_f16_value(hpt_f16 h) {
   uint32_t magnitude = h & 0x7fff, sign = (uint32_t)(h & 0x8000) << 16;
   uint32_t large = (magnitude << 13) + (magnitude >= 0x7c00 ? 0x70000000 : 0x38000000);
   uint32_t small = (uint32_t)hpt_bits((float)(int32_t)magnitude * 0x1p-24f);
@@ -78,7 +80,7 @@ HPT_INLINE float hpt_f16_round(float x) {
   return hpt_from_bits((int32_t)((bits & 0x80000000) | large));
 }
 
-HPT_INLINE uint16_t hpt_f16_bits(float x) {
+HPT_INLINE hpt_f16 hpt_f16_bits(float x) {
   uint32_t bits = (uint32_t)hpt_bits(x), magnitude = bits & 0x7fffffff;
   uint32_t large = (magnitude >> 13) - (112 << 10), small = (uint32_t)hpt_bits(__builtin_fabsf(x) + 0.5f) - 0x3f000000;
   large = magnitude < 0x38800000 ? small : large;

@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* What precedes every generated CUDA translation unit, which includes no header.  The elementary functions are CUDA's own:
- * within 2 ulp of the exact value over the whole range, denormals included. */
+/* What precedes every generated CUDA translation unit, which includes no header.  The elementary functions are CUDA's own but
+ * for the sigmoid: within 3 ulp of the exact value over the whole range, denormals included.  For sm_80 and newer. */
 typedef unsigned char uint8_t;
+typedef unsigned short uint16_t;
 typedef int int32_t;
 typedef unsigned int uint32_t;
 typedef long long int64_t;
@@ -25,14 +26,21 @@ HPT_INLINE float hpt_tanh(float x) { return tanhf(x); }
 HPT_INLINE float hpt_fma_once(float a, float b, float c) { return fmaf(a, b, c); }
 HPT_INLINE bool hpt_finite(float x) { return fabsf(x) < HPT_INF; }
 
-/* Of the two forms of 1 / (1 + exp(-x)) the one whose exponential cannot overflow. */
+/* Of the two forms of 1 / (1 + exp(-x)) the one whose exponential cannot overflow.  A quotient whose divisor is between 1 and 2
+ * needs no care: an estimate and one step of Newton's. */
 HPT_INLINE float hpt_sigmoid(float x) {
-  float e = expf(-fabsf(x));
-  return (x < 0 ? e : 1.0f) / (1.0f + e);
+  float e = expf(-fabsf(x)), d = 1.0f + e, r;
+  asm("rcp.approx.ftz.f32 %0, %1;" : "=f"(r) : "f"(d));
+  r = fmaf(fmaf(-d, r, 1.0f), r, r);
+  return (x < 0 ? e : 1.0f) * r;
 }
 
 /* The larger one; NaN if either is. */
-HPT_INLINE float hpt_larger(float a, float b) { return a > b || a != a ? a : b; }
+HPT_INLINE float hpt_larger(float a, float b) {
+  float c;
+  asm("max.NaN.f32 %0, %1, %2;" : "=f"(c) : "f"(a), "f"(b));
+  return c;
+}
 HPT_INLINE int32_t hpt_larger(int32_t a, int32_t b) { return a > b ? a : b; }
 HPT_INLINE int64_t hpt_larger(int64_t a, int64_t b) { return a > b ? a : b; }
 
@@ -64,6 +72,62 @@ template <int N, int STRIDE, typename T> HPT_INLINE T hpt_most_across(const T *x
   return all;
 }
 
+/* Numbers of 16 bits: memory holds their bits, registers their values.  X_round is to nearest, ties to even, and gives a float
+ * that X can hold; X_bits rounds, too.  What is too large becomes infinite, NaN stays NaN. */
+struct hpt_bf16 {
+  uint16_t bits;
+};
+struct hpt_f16 {
+  uint16_t bits;
+};
+
+HPT_INLINE float hpt_bf16_value(hpt_bf16 h) { return __int_as_float((int32_t)((uint32_t)h.bits << 16)); }
+HPT_INLINE float hpt_f16_value(hpt_f16 h) {
+  float x;
+  asm("cvt.f32.f16 %0, %1;" : "=f"(x) : "h"(h.bits));
+  return x;
+}
+
+HPT_INLINE hpt_bf16 hpt_bf16_bits(float x) {
+  hpt_bf16 h;
+  asm("cvt.rn.bf16.f32 %0, %1;" : "=h"(h.bits) : "f"(x));
+  return h;
+}
+HPT_INLINE hpt_f16 hpt_f16_bits(float x) {
+  hpt_f16 h;
+  asm("cvt.rn.f16.f32 %0, %1;" : "=h"(h.bits) : "f"(x));
+  return h;
+}
+
+HPT_INLINE float hpt_bf16_round(float x) { return hpt_bf16_value(hpt_bf16_bits(x)); }
+HPT_INLINE float hpt_f16_round(float x) { return hpt_f16_value(hpt_f16_bits(x)); }
+
+/* N of them as registers hold them best: two in each, the first in the low half. */
+template <typename M, int N> struct alignas(2 * N) HptHalves { uint32_t word[N / 2]; };
+
+template <int N> HPT_INLINE float hpt_value(const HptHalves<hpt_bf16, N> &x, int i) {
+  return __int_as_float((int32_t)(i % 2 ? x.word[i / 2] & 0xffff0000u : x.word[i / 2] << 16));
+}
+template <int N> HPT_INLINE float hpt_value(const HptHalves<hpt_f16, N> &x, int i) {
+  return hpt_f16_value(hpt_f16{(uint16_t)(i % 2 ? x.word[i / 2] >> 16 : x.word[i / 2])});
+}
+
+/* One after the other, from the first. */
+template <typename M, int N> HPT_INLINE void hpt_fill(HptHalves<M, N> &x, int i, M h) {
+  x.word[i / 2] = i % 2 ? x.word[i / 2] | (uint32_t)h.bits << 16 : h.bits;
+}
+
+HPT_INLINE uint32_t hpt_pair(const hpt_bf16 *, float low, float high) {
+  uint32_t word;
+  asm("cvt.rn.bf16x2.f32 %0, %1, %2;" : "=r"(word) : "f"(high), "f"(low));
+  return word;
+}
+HPT_INLINE uint32_t hpt_pair(const hpt_f16 *, float low, float high) {
+  uint32_t word;
+  asm("cvt.rn.f16x2.f32 %0, %1, %2;" : "=r"(word) : "f"(high), "f"(low));
+  return word;
+}
+
 /* N elements at an address that is a multiple of 16 bytes or of all they take. */
 template <typename T, int N> struct alignas(N * sizeof(T) < 16 ? N * sizeof(T) : 16) HptChunk { T at[N]; };
 
@@ -79,3 +143,16 @@ template <int N, typename T, typename M> HPT_INLINE void hpt_store(M *to, const 
   for (int i = 0; i < N; i++) chunk.at[i] = x[i];
   *reinterpret_cast<HptChunk<M, N> *>(to) = chunk;
 }
+
+template <int N, typename M> HPT_INLINE void hpt_load(HptHalves<M, N> &x, const M *from) {
+  x = *reinterpret_cast<const HptHalves<M, N> *>(from);
+}
+
+template <int N, typename M> HPT_INLINE void hpt_store_halves(M *to, const float (&x)[N]) {
+  HptHalves<M, N> halves;
+#pragma unroll
+  for (int i = 0; i < N; i += 2) halves.word[i / 2] = hpt_pair(to, x[i], x[i + 1]);
+  *reinterpret_cast<HptHalves<M, N> *>(to) = halves;
+}
+template <int N> HPT_INLINE void hpt_store(hpt_bf16 *to, const float (&x)[N]) { hpt_store_halves(to, x); }
+template <int N> HPT_INLINE void hpt_store(hpt_f16 *to, const float (&x)[N]) { hpt_store_halves(to, x); }

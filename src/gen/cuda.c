@@ -1,120 +1,31 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Loops as CUDA C++.
  *
- * Columns are taken in chunks of V (4 where rows divide into them and something is read or written along them, else 1), so
- * that a thread's accesses are of 16 bytes.  A pointwise kernel is a thread a chunk.  Otherwise T threads share a row: thread t
- * has chunks t, t + T, …, sums them in that order, and the threads' sums meet in a butterfly, first of lanes, then of warps.
- * Where memory runs along the rows instead, as partial sums do, lanes are rows and a row's threads meet in shared memory.
+ * Columns are taken in chunks of V (8 or 4 where rows divide into them and something is read or written along them, else 1), so
+ * that a thread's accesses are of 16 bytes.  A pointwise kernel is a thread a chunk, or tiles.  Otherwise T threads share a row:
+ * thread t has chunks t, t + T, …, sums them in that order, and the threads' sums meet in a butterfly, first of lanes, then of
+ * warps.  Where memory runs along the rows instead, as partial sums do, lanes are rows and a row's threads meet in shared memory.
  * A row of few chunks a thread is held: loops are unrolled, what several sweeps read stays in registers, and loads come before
  * the arithmetic that waits for them.  A block of rows with column sums is a block of threads, which keep the sums of their
- * own columns.
+ * own columns.  Numbers of 16 bits stay two in a register until they are wanted.
  *
  * Names beside those of write.h: t the thread in its row, c a thread's chunk, j its first column, e an element of it; h3 what
- * chunks of input 3 hold, k7 a kept value, y0 a chunk of an output, r7 sums of warps, c0 column sums. */
+ * chunks of input value 3 hold, n3 those of the row to come, k7 a kept value, y0 a chunk of an output, r7 sums of warps, c0
+ * column sums. */
 #include <inttypes.h>
 #include <stdio.h>
 
-#include "src/gen/gen.h"
-#include "src/gen/write.h"
-
-enum {
-  POINTWISE_THREADS = 256,
-  ROW_THREADS = 128,  /* of a block whose rows are short */
-  MOST_THREADS = 512, /* a thread of so large a block may have 128 registers */
-  ACROSS_THREADS = 16,
-  WARP = 32,
-  CHUNK = 4,
-  HELD = 32,           /* elements of a row that a thread may hold */
-  KEPT_REGISTERS = 64, /* for what is kept from sweep to sweep; half of it for sums of columns */
-  IN_FLIGHT = 8
-};
-
-typedef struct Cuda {
-  Gen g;
-  uint64_t aligned;
-  int vector, threads, steps; /* V, T, chunks a thread */
-  int rows;                   /* a block's */
-  bool across;                /* neighbouring threads have neighbouring rows */
-  bool held, sums_held;       /* sums_held: those of columns are in registers */
-} Cuda;
-
-/* --- shape of the launch ------------------------------------------------------------------------------------------------ */
-
-static const KernelArg *argument(const Kernel *k, int arg) {
-  return arg < k->ninputs ? &k->inputs[arg] : &k->outputs[arg - k->ninputs];
-}
-
-static bool has_column_sums(const Kernel *k) {
-  for (int v = 0; v < k->nvalues; v++)
-    if (k->values[v].kop == K_COLUMN_SUM) return true;
-  return false;
-}
-
-/* Whether something runs along the columns, and whether inputs run along the rows instead, as partial sums do. */
-static void directions(const Kernel *k, bool *along, bool *across) {
-  int last = k->domain.rank - 1, row = last - 1;
-  while (row > 0 && k->domain.dim[row] == 1) row--;
-  *along = *across = false;
-  for (int arg = 0; arg < k->ninputs + k->noutputs; arg++) {
-    const KernelArg *a = argument(k, arg);
-    *along |= a->stride[last] == 1;
-    *across |= arg < k->ninputs && row >= 0 && a->stride[row] == 1 && a->stride[last] > 1;
-  }
-  *across &= !*along;
-}
-
-/* Threads a row by its length: about 16 elements each, 4 where sums of columns keep registers too, 8 where neighbouring threads
- * have neighbouring rows. */
-static void shape_rows(Cuda *c, const Kernel *k) {
-  int64_t columns = k->domain.dim[k->domain.rank - 1];
-  bool along, sums = has_column_sums(k);
-  directions(k, &along, &c->across);
-  c->across &= !sums;
-  c->vector = along && columns % CHUNK == 0 ? CHUNK : 1;
-  int64_t chunks = columns / c->vector, each = c->vector == 1 ? 8 : sums ? 1 : 4;
-  int most = c->across ? ACROSS_THREADS : MOST_THREADS;
-  c->threads = 1;
-  while (c->threads < most && c->threads * each < chunks) c->threads *= 2;
-  if (sums && c->threads < WARP) c->threads = WARP;
-  c->rows = sums || (c->threads > WARP && !c->across) ? 1 : ROW_THREADS / c->threads;
-  if (c->across && c->rows < WARP) c->rows = WARP;
-  int64_t steps = (chunks + c->threads - 1) / c->threads;
-  c->held = steps * c->vector <= HELD;
-  c->steps = c->held ? (int)steps : 0;
-}
+#include "src/gen/cuda.h"
 
 /* Whether sums of a row's threads meet in shared memory. */
 static bool is_shared(const Cuda *c) { return c->across ? c->threads > 1 : c->threads > WARP; }
 
-/* What may be kept from sweep to sweep: each input wants registers for what is on its way, too. */
-static size_t kept_most(const Cuda *c, const Kernel *k) {
-  int registers = KEPT_REGISTERS + IN_FLIGHT;
-  for (int i = 0; i < k->ninputs; i++) registers -= k->inputs[i].stride[k->domain.rank - 1] ? IN_FLIGHT : 0;
-  return c->held && registers > 0 ? sizeof(float) * (size_t)registers * (size_t)c->threads : 0;
-}
-
-static bool keeps(const Loops *l, const Kernel *k) {
-  for (int v = 0; v < k->nvalues; v++)
-    if (l->value[v].read) return true;
-  return false;
-}
-
-static bool is_full_input(const Cuda *c, int i) {
-  return c->g.kernel->values[i].kop == K_INPUT && c->g.loops->value[i].used && c->g.loops->value[i].level == LEVEL_FULL;
-}
-
-static int64_t column_stride(const Cuda *c, int arg) { return c->g.loops->stride[arg][c->g.loops->nouter]; }
-
-/* Whether a chunk of the argument is one access. */
-static bool is_vector(const Cuda *c, int arg) {
-  const Loops *l = c->g.loops;
-  if (c->vector == 1 || column_stride(c, arg) != 1 || !(c->aligned >> arg & 1)) return false;
-  for (int a = 0; a < l->nouter; a++)
-    if (l->stride[arg][a] % CHUNK) return false;
-  return true;
-}
-
 /* --- chunks ------------------------------------------------------------------------------------------------------------- */
+
+void cuda_end(Cuda *c) {
+  c->g.indent--;
+  gen_line(&c->g, "}");
+}
 
 /* "for (int e …) {" around the elements of a chunk. */
 static void open_elements(Cuda *c) {
@@ -123,14 +34,9 @@ static void open_elements(Cuda *c) {
   c->g.indent++;
 }
 
-static void end_block(Cuda *c) {
-  c->g.indent--;
-  gen_line(&c->g, "}");
-}
-
 /* "[(int64_t)(j + e) * 5]" */
 static const char *element(const Cuda *c, int arg, char out[64]) {
-  int64_t stride = column_stride(c, arg);
+  int64_t stride = cuda_column_stride(c, arg);
   if (stride == 1)
     snprintf(out, 64, "[j + e]");
   else
@@ -141,22 +47,39 @@ static const char *element(const Cuda *c, int arg, char out[64]) {
 /* "" or "[c]": which of a thread's chunks, where they are all held. */
 static const char *which(const Cuda *c) { return c->held ? "[c]" : ""; }
 
-static void print_load(Cuda *c, int i) {
+/* What chunks of input value i hold: "float h7[4]", all of a thread's where they are held. */
+static void declare_chunks(Cuda *c, char name, int i) {
+  DType type = c->g.kernel->values[i].dtype;
+  char steps[16] = "";
+  if (c->held) snprintf(steps, sizeof steps, "[%d]", c->steps);
+  if (cuda_is_packed(c, type))
+    gen_line(&c->g, "HptHalves<%s, %d> %c%d%s;", gen_memory_type[type], c->vector, name, i, steps);
+  else
+    gen_line(&c->g, "%s %c%d%s[%d];", gen_register_type[type], name, i, steps, c->vector);
+}
+
+static void print_load(Cuda *c, char name, int i) {
   const KernelValue *v = &c->g.kernel->values[i];
   char at[64];
-  if (!c->held) gen_line(&c->g, "%s h%d[%d];", gen_register_type[v->dtype], i, c->vector);
-  if (is_vector(c, v->input)) {
-    gen_line(&c->g, "hpt_load(h%d%s, a%d + j);", i, which(c), v->input);
+  if (cuda_is_vector(c, v->input)) {
+    gen_line(&c->g, "hpt_load(%c%d%s, a%d + j);", name, i, which(c), v->input);
     return;
   }
+  element(c, v->input, at);
   open_elements(c);
-  gen_line(&c->g, "h%d%s[e] = a%d%s;", i, which(c), v->input, element(c, v->input, at));
-  end_block(c);
+  if (cuda_is_packed(c, v->dtype))
+    gen_line(&c->g, "hpt_fill(%c%d%s, e, a%d%s);", name, i, which(c), v->input, at);
+  else
+    gen_line(&c->g, "%c%d%s[e] = %sa%d%s%s;", name, i, which(c), gen_load(v->dtype), v->input, at, gen_close(v->dtype));
+  cuda_end(c);
 }
 
 static void print_loads(Cuda *c, int sweep) {
-  for (int i = 0; i < c->g.kernel->nvalues; i++)
-    if (is_full_input(c, i) && (c->g.loops->value[i].computed >> sweep & 1)) print_load(c, i);
+  for (int i = 0; i < c->g.kernel->nvalues; i++) {
+    if (!cuda_is_full_input(c, i) || !(c->g.loops->value[i].computed >> sweep & 1)) continue;
+    if (!c->held) declare_chunks(c, 'h', i);
+    print_load(c, 'h', i);
+  }
 }
 
 /* --- one sweep ---------------------------------------------------------------------------------------------------------- */
@@ -174,12 +97,21 @@ static void print_accumulate(Cuda *c, int i) {
     gen_line(&c->g, "s%d = hpt_larger(v%d, s%d);", i, v->in[0], i);
 }
 
+const char *cuda_stored(const Cuda *c, int o, char out[32]) {
+  const Kernel *k = c->g.kernel;
+  const KernelValue *v = &k->values[k->outputs[o].value];
+  bool rounded = v->kop == K_POINTWISE && v->op == OP_CAST && dtype_size(v->dtype) == 2; /* a store of 16 bits rounds anyway */
+  snprintf(out, 32, rounded ? "(float)v%d" : "v%d", rounded ? v->in[0] : k->outputs[o].value);
+  return out;
+}
+
 static void print_element_outputs(Cuda *c) {
   const Kernel *k = c->g.kernel;
+  char value[32];
   for (int o = 0; o < k->noutputs; o++) {
     Write write = loops_write(c->g.loops, k, o);
     int v = k->outputs[o].value;
-    if (write == WRITE_ELEMENTS) gen_line(&c->g, "y%d[e] = v%d;", o, v);
+    if (write == WRITE_ELEMENTS) gen_line(&c->g, "y%d[e] = %s;", o, cuda_stored(c, o, value));
     if (write == ADD_ELEMENTS) gen_line(&c->g, c->sums_held ? "c%d[c][e] += v%d;" : "c%d[j + e] += v%d;", o, k->values[v].in[0]);
   }
 }
@@ -188,15 +120,16 @@ static void print_chunk_outputs(Cuda *c, bool declare) {
   const Kernel *k = c->g.kernel;
   char at[64];
   for (int o = 0; o < k->noutputs; o++) {
+    DType type = k->outputs[o].dtype;
     if (loops_write(c->g.loops, k, o) != WRITE_ELEMENTS) continue;
     if (declare) {
-      gen_line(&c->g, "%s y%d[%d];", gen_register_type[k->outputs[o].dtype], o, c->vector);
-    } else if (is_vector(c, k->ninputs + o)) {
+      gen_line(&c->g, "%s y%d[%d];", gen_register_type[type], o, c->vector);
+    } else if (cuda_is_vector(c, k->ninputs + o)) {
       gen_line(&c->g, "hpt_store(b%d + j, y%d);", o, o);
     } else {
       open_elements(c);
-      gen_line(&c->g, "b%d%s = y%d[e];", o, element(c, k->ninputs + o, at), o);
-      end_block(c);
+      gen_line(&c->g, "b%d%s = %sy%d[e]%s;", o, element(c, k->ninputs + o, at), gen_store(type), o, gen_close(type));
+      cuda_end(c);
     }
   }
 }
@@ -208,8 +141,9 @@ static void print_element(Cuda *c, int s) {
     const LoopValue *x = &c->g.loops->value[i];
     if (!((x->read | x->computed) & bit)) continue;
     const char *type = gen_register_type[k->values[i].dtype];
-    if (is_full_input(c, i)) {
-      gen_line(&c->g, "const %s v%d = h%d%s[e];", type, i, i, which(c));
+    if (cuda_is_full_input(c, i)) {
+      bool packed = cuda_is_packed(c, k->values[i].dtype);
+      gen_line(&c->g, packed ? "const %s v%d = hpt_value(h%d%s, e);" : "const %s v%d = h%d%s[e];", type, i, i, which(c));
     } else if (x->read & bit) {
       gen_line(&c->g, "const %s v%d = k%d[c][e];", type, i, i);
     } else {
@@ -230,7 +164,7 @@ static void print_chunk(Cuda *c, int s) {
   if (last) print_chunk_outputs(c, true);
   open_elements(c);
   print_element(c, s);
-  end_block(c);
+  cuda_end(c);
   if (last) print_chunk_outputs(c, false);
   for (int i = 0; i < c->g.kernel->nvalues; i++)
     if (gen_reduces(&c->g, i, s) && wide_sum(c, &c->g.kernel->values[i])) gen_line(&c->g, "s%d += p%d;", i, i);
@@ -252,25 +186,24 @@ static void open_chunks(Cuda *c, int inputs) {
   if (columns != c->steps * stride) gen_line(&c->g, "if (j >= %" PRId64 ") continue;", columns);
 }
 
-static int loads_count(const Cuda *c, int s) {
-  int n = 0;
-  for (int i = 0; i < c->g.kernel->nvalues; i++) n += is_full_input(c, i) && (c->g.loops->value[i].computed >> s & 1);
-  return n;
-}
-
-/* All that a sweep loads comes first where registers can hold it. */
+/* All that a sweep loads, if it has not been loaded, comes first where registers can hold it. */
 static void print_chunks(Cuda *c, int s) {
-  int loads = loads_count(c, s);
-  bool first = c->held && c->steps > 1 && loads * c->steps * c->vector <= KEPT_REGISTERS;
+  int loads = 0, registers = 0;
+  for (int i = 0; i < c->g.kernel->nvalues && !c->early; i++) {
+    if (!cuda_is_full_input(c, i) || !(c->g.loops->value[i].computed >> s & 1)) continue;
+    loads++;
+    registers += c->steps * c->vector * cuda_register_bytes(c, c->g.kernel->values[i].dtype) / 4;
+  }
+  bool first = c->held && c->steps > 1 && loads && registers <= KEPT_REGISTERS;
   if (first) {
     open_chunks(c, loads);
     print_loads(c, s);
-    end_block(c);
+    cuda_end(c);
   }
   open_chunks(c, loads);
-  if (!first) print_loads(c, s);
+  if (!first && !c->early) print_loads(c, s);
   print_chunk(c, s);
-  end_block(c);
+  cuda_end(c);
 }
 
 /* --- reductions --------------------------------------------------------------------------------------------------------- */
@@ -326,39 +259,62 @@ static void print_reductions(Cuda *c, int s) {
 
 /* --- rows --------------------------------------------------------------------------------------------------------------- */
 
-/* ROW values known once `sweep` sweeps are over (CONST values: level). */
-static void print_scalars(Cuda *c, Level level, int sweep) {
+void cuda_scalars(Cuda *c, Level level, int sweep) {
   for (int i = 0; i < c->g.kernel->nvalues; i++) {
     const LoopValue *x = &c->g.loops->value[i];
     if (x->used && x->level == level && x->sweep == sweep && !gen_is_reduction(&c->g.kernel->values[i])) gen_value(&c->g, i, "0");
   }
 }
 
-static void print_row_pointers(Cuda *c) {
-  const Kernel *k = c->g.kernel;
-  bool full[STEP_ARGS] = {false};
-  for (int i = 0; i < k->nvalues; i++)
-    if (is_full_input(c, i)) full[k->values[i].input] = true;
-  for (int arg = 0; arg < k->ninputs + k->noutputs; arg++) {
-    bool in = arg < k->ninputs;
-    int n = in ? arg : arg - k->ninputs;
-    if (in ? !full[n] : c->g.loops->value[k->outputs[n].value].level == LEVEL_COLUMN) continue;
-    const char *type = gen_memory_type[argument(k, arg)->dtype];
-    text_printf(c->g.text, "%*s%s%s *const %c%d = %c%d", 2 * c->g.indent, "", in ? "const " : "", type, in ? 'a' : 'b', n,
-                in ? 'i' : 'o', n);
-    gen_row_offset(&c->g, c->g.loops->stride[arg]);
-    text_printf(c->g.text, ";\n");
-  }
+void cuda_row_pointer(Cuda *c, int arg) {
+  bool in = arg < c->g.kernel->ninputs;
+  int n = in ? arg : arg - c->g.kernel->ninputs;
+  text_printf(c->g.text, "%*s%s%s *const %c%d = %c%d", 2 * c->g.indent, "", in ? "const " : "",
+              gen_memory_type[cuda_argument(c->g.kernel, arg)->dtype], in ? 'a' : 'b', n, in ? 'i' : 'o', n);
+  gen_row_offset(&c->g, c->g.loops->stride[arg]);
+  text_printf(c->g.text, ";\n");
 }
 
-/* Registers for chunks and kept values of a held row. */
-static void print_held(Cuda *c) {
+/* Full inputs: all of them, those that are the same in all rows, or the others. */
+typedef enum Pick { PICK_ALL, PICK_CONSTANT, PICK_ROW } Pick;
+
+static bool picked(const Cuda *c, int i, Pick pick) {
+  return cuda_is_full_input(c, i) && (pick == PICK_ALL || cuda_is_constant(c, i) == (pick == PICK_CONSTANT));
+}
+
+static void print_input_pointers(Cuda *c, Pick pick) {
+  bool some[STEP_ARGS] = {false};
+  for (int i = 0; i < c->g.kernel->nvalues; i++)
+    if (picked(c, i, pick)) some[c->g.kernel->values[i].input] = true;
+  for (int i = 0; i < c->g.kernel->ninputs; i++)
+    if (some[i]) cuda_row_pointer(c, i);
+}
+
+static void print_output_pointers(Cuda *c) {
   const Kernel *k = c->g.kernel;
-  for (int i = 0; i < k->nvalues && c->held; i++) {
-    const char *type = gen_register_type[k->values[i].dtype];
-    if (is_full_input(c, i)) gen_line(&c->g, "%s h%d[%d][%d];", type, i, c->steps, c->vector);
-    if (!is_full_input(c, i) && c->g.loops->value[i].read) gen_line(&c->g, "%s k%d[%d][%d];", type, i, c->steps, c->vector);
-  }
+  for (int o = 0; o < k->noutputs; o++)
+    if (c->g.loops->value[k->outputs[o].value].level != LEVEL_COLUMN) cuda_row_pointer(c, k->ninputs + o);
+}
+
+static bool picks(const Cuda *c, Pick pick) {
+  for (int i = 0; i < c->g.kernel->nvalues; i++)
+    if (picked(c, i, pick)) return true;
+  return false;
+}
+
+/* Registers for chunks of a held row. */
+static void declare_held(Cuda *c, char name, Pick pick) {
+  for (int i = 0; i < c->g.kernel->nvalues && c->held; i++)
+    if (picked(c, i, pick)) declare_chunks(c, name, i);
+}
+
+/* All chunks of a row whose indices are known, into registers that are declared. */
+static void load_held(Cuda *c, char name, Pick pick) {
+  print_input_pointers(c, pick);
+  open_chunks(c, 1);
+  for (int i = 0; i < c->g.kernel->nvalues; i++)
+    if (picked(c, i, pick)) print_load(c, name, i);
+  cuda_end(c);
 }
 
 /* One thread writes what there is one of; an input that lies there has been read by all. */
@@ -370,18 +326,23 @@ static void print_row_stores(Cuda *c) {
     int v = k->outputs[o].value;
     if (write == ADD_ROW) gen_line(&c->g, "c%d += v%d;", o, k->values[v].in[0]);
     if (write != WRITE_ROW) continue;
-    if (!some && is_shared(c)) gen_line(&c->g, "__syncthreads();");
+    if (!some && c->threads > 1) gen_line(&c->g, is_shared(c) ? "__syncthreads();" : "__syncwarp();");
     some = true;
-    gen_line(&c->g, "if (t == 0) b%d[0] = v%d;", o, v);
+    gen_line(&c->g, "if (t == 0) b%d[0] = %sv%d%s;", o, gen_store(k->outputs[o].dtype), v, gen_close(k->outputs[o].dtype));
   }
 }
 
+/* A row whose indices are known, and its inputs loaded if that is done early. */
 static void print_row(Cuda *c) {
   const Loops *l = c->g.loops;
-  print_row_pointers(c);
-  print_held(c);
+  if (!c->early) print_input_pointers(c, PICK_ALL);
+  print_output_pointers(c);
+  if (!c->early) declare_held(c, 'h', PICK_ALL);
+  for (int i = 0; i < c->g.kernel->nvalues; i++)
+    if (!cuda_is_full_input(c, i) && l->value[i].read)
+      gen_line(&c->g, "%s k%d[%d][%d];", gen_register_type[c->g.kernel->values[i].dtype], i, c->steps, c->vector);
   for (int s = 0; s < l->nsweeps; s++) {
-    print_scalars(c, LEVEL_ROW, s);
+    cuda_scalars(c, LEVEL_ROW, s);
     for (int i = 0; i < c->g.kernel->nvalues; i++) {
       const KernelValue *v = &c->g.kernel->values[i];
       if (gen_reduces(&c->g, i, s))
@@ -390,7 +351,7 @@ static void print_row(Cuda *c) {
     print_chunks(c, s);
     print_reductions(c, s);
   }
-  print_scalars(c, LEVEL_ROW, l->nsweeps);
+  cuda_scalars(c, LEVEL_ROW, l->nsweeps);
   print_row_stores(c);
 }
 
@@ -398,19 +359,17 @@ static void print_row(Cuda *c) {
 
 static GenLaunch print_pointwise(Cuda *c) {
   const Loops *l = c->g.loops;
-  bool along = false;
-  for (int arg = 0; arg < c->g.kernel->ninputs + c->g.kernel->noutputs; arg++) along |= column_stride(c, arg) == 1;
-  c->vector = along && l->columns % CHUNK == 0 ? CHUNK : 1;
   int64_t row = l->columns / c->vector, chunks = l->rows * row;
   const char *type = chunks < INT32_MAX ? "uint32_t" : "uint64_t";
-  print_scalars(c, LEVEL_CONST, 0);
+  cuda_scalars(c, LEVEL_CONST, 0);
   gen_line(&c->g, "const %s chunk = (%s)blockIdx.x * %d + threadIdx.x;", type, type, POINTWISE_THREADS);
   gen_line(&c->g, "if (chunk >= %" PRId64 ") return;", chunks);
   gen_line(&c->g, "const %s row = chunk / (%s)%" PRId64 ";", type, type, row);
   gen_line(&c->g, "const int64_t j = (int64_t)(chunk %% (%s)%" PRId64 ") * %d;", type, row, c->vector);
   gen_indices(&c->g, 0);
-  print_row_pointers(c);
-  print_scalars(c, LEVEL_ROW, 0);
+  print_input_pointers(c, PICK_ALL);
+  print_output_pointers(c);
+  cuda_scalars(c, LEVEL_ROW, 0);
   print_loads(c, 0);
   print_chunk(c, 0);
   return (GenLaunch){(chunks + POINTWISE_THREADS - 1) / POINTWISE_THREADS, POINTWISE_THREADS};
@@ -419,7 +378,7 @@ static GenLaunch print_pointwise(Cuda *c) {
 /* Rows side by side in a block.  Threads without a row leave: a butterfly asks for the lanes of one row only. */
 static GenLaunch print_rows(Cuda *c) {
   const Loops *l = c->g.loops;
-  print_scalars(c, LEVEL_CONST, 0);
+  cuda_scalars(c, LEVEL_CONST, 0);
   const char *row = c->across ? "%" : "/", *t = c->across ? "/" : "%";
   gen_line(&c->g, "const int t = threadIdx.x %s %d;", t, c->across ? c->rows : c->threads);
   gen_line(&c->g, "const int64_t row = (int64_t)blockIdx.x * %d + threadIdx.x %s %d;", c->rows, row,
@@ -427,6 +386,7 @@ static GenLaunch print_rows(Cuda *c) {
   if (l->rows % c->rows) gen_line(&c->g, "if (row >= %" PRId64 ") return;", l->rows);
   if (is_shared(c)) gen_line(&c->g, "const int turn = 0;");
   gen_indices(&c->g, 0);
+  if (c->early) declare_held(c, 'h', PICK_ALL), load_held(c, 'h', PICK_ALL);
   print_row(c);
   return (GenLaunch){(l->rows + c->rows - 1) / c->rows, c->threads * c->rows};
 }
@@ -448,8 +408,8 @@ static void print_sums_open(Cuda *c) {
     open_chunks(c, 0);
     open_elements(c);
     gen_line(&c->g, "c%d[j + e] = 0;", o);
-    end_block(c);
-    end_block(c);
+    cuda_end(c);
+    cuda_end(c);
   }
 }
 
@@ -467,30 +427,73 @@ static void print_sums_close(Cuda *c) {
     } else {
       open_elements(c);
       gen_line(&c->g, "b%d[j + e] = c%d[c][e];", o, o);
-      end_block(c);
+      cuda_end(c);
     }
-    end_block(c);
+    cuda_end(c);
   }
+}
+
+/* "{" and the indices of a row: what is loaded for it follows. */
+static void open_row(Cuda *c, const char *condition, const char *row) {
+  gen_line(&c->g, "if (%s) {", condition);
+  c->g.indent++;
+  gen_line(&c->g, "const int64_t row = %s;", row);
+  gen_indices(&c->g, 0);
+}
+
+/* The row that was loaded ahead becomes this one, and the next is asked for. */
+static void print_advance(Cuda *c) {
+  declare_held(c, 'h', PICK_ROW);
+  open_chunks(c, 1);
+  for (int i = 0; i < c->g.kernel->nvalues; i++) {
+    if (!picked(c, i, PICK_ROW)) continue;
+    bool packed = cuda_is_packed(c, c->g.kernel->values[i].dtype);
+    if (!packed) open_elements(c);
+    gen_line(&c->g, packed ? "h%d[c] = n%d[c];" : "h%d[c][e] = n%d[c][e];", i, i);
+    if (!packed) cuda_end(c);
+  }
+  cuda_end(c);
+  open_row(c, "at + 1 < next", "at + 1");
+  load_held(c, 'n', PICK_ROW);
+  cuda_end(c);
+  gen_line(&c->g, "const int64_t row = at;");
+}
+
+/* What is loaded before the first row of a block. */
+static void print_blocks_early(Cuda *c) {
+  if (picks(c, PICK_CONSTANT)) {
+    declare_held(c, 'h', PICK_CONSTANT);
+    gen_line(&c->g, "{");
+    c->g.indent++;
+    load_held(c, 'h', PICK_CONSTANT);
+    cuda_end(c);
+  }
+  if (!c->ahead) return;
+  declare_held(c, 'n', PICK_ROW);
+  open_row(c, "first < next", "first");
+  load_held(c, 'n', PICK_ROW);
+  cuda_end(c);
 }
 
 /* A block of rows, one after the other. */
 static GenLaunch print_blocks(Cuda *c) {
   const Loops *l = c->g.loops;
-  int sums = 0;
-  for (int o = 0; o < c->g.kernel->noutputs; o++) sums += loops_write(l, c->g.kernel, o) == ADD_ELEMENTS;
-  c->sums_held = c->held && sums * c->steps * c->vector <= KEPT_REGISTERS / 2;
-  print_scalars(c, LEVEL_CONST, 0);
+  cuda_scalars(c, LEVEL_CONST, 0);
   gen_line(&c->g, "const int t = threadIdx.x;");
   print_sums_open(c);
   gen_line(&c->g, "const int64_t first = (int64_t)blockIdx.x * %" PRId64 ";", l->unit_rows);
   gen_line(&c->g, "const int64_t next = first + %" PRId64 " < %" PRId64 " ? first + %" PRId64 " : %" PRId64 ";", l->unit_rows,
            l->rows, l->unit_rows, l->rows);
-  gen_line(&c->g, "for (int64_t row = first; row < next; row++) {");
+  if (c->early) print_blocks_early(c);
+  const char *row = c->ahead ? "at" : "row";
+  gen_line(&c->g, "for (int64_t %s = first; %s < next; %s++) {", row, row, row);
   c->g.indent++;
+  if (c->ahead) print_advance(c);
   if (is_shared(c)) gen_line(&c->g, "const int turn = row %% 2;");
   gen_indices(&c->g, 0);
+  if (c->early && !c->ahead && picks(c, PICK_ROW)) declare_held(c, 'h', PICK_ROW), load_held(c, 'h', PICK_ROW);
   print_row(c);
-  end_block(c);
+  cuda_end(c);
   print_sums_close(c);
   return (GenLaunch){l->units, c->threads};
 }
@@ -508,15 +511,20 @@ static void print_head(Cuda *c, int threads) {
 GenLaunch gen_cuda(const Kernel *kernel, const char *symbol, uint64_t aligned, Text *text) {
   Cuda c = {.g = {.kernel = kernel, .symbol = symbol, .text = text}, .aligned = aligned};
   Arena *arena = arena_open();
-  shape_rows(&c, kernel);
-  const Loops *l = c.g.loops = loops_make(arena, kernel, &(LoopsKeep){kept_most(&c, kernel), true});
-  c.held &= !l->pointwise && (c.steps * c.vector <= HELD / 2 || keeps(l, kernel));
   CHECK(kernel->ninputs + kernel->noutputs <= STEP_ARGS);
+  cuda_shape_rows(&c, kernel);
+  const Loops *l = c.g.loops = loops_make(arena, kernel, &(LoopsKeep){cuda_kept_most(&c, kernel), true});
+  cuda_shape_held(&c);
+  if (l->pointwise) cuda_shape_pointwise(&c);
+  bool tiled = l->pointwise && cuda_is_tiled(&c);
   gen_comment(&c.g);
   print_head(&c, l->pointwise ? POINTWISE_THREADS : c.threads * c.rows);
   c.g.indent = 1;
   if (!l->pointwise) print_shared(&c);
-  GenLaunch launch = l->pointwise ? print_pointwise(&c) : l->column_sums ? print_blocks(&c) : print_rows(&c);
+  GenLaunch launch = tiled            ? cuda_tile(&c)
+                     : l->pointwise   ? print_pointwise(&c)
+                     : l->column_sums ? print_blocks(&c)
+                                      : print_rows(&c);
   CHECK(launch.blocks <= INT32_MAX);
   c.g.indent = 0;
   gen_line(&c.g, "}");

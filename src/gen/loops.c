@@ -94,8 +94,7 @@ static bool try_keep(Needs *n, int v) {
   const KernelValue *value = &n->kernel->values[v];
   if (!x->computed || !(is_expensive(value) || (n->keep->inputs && value->kop == K_INPUT))) return false;
   if (x->read) return true;
-  size_t size = dtype_is_float(value->dtype) ? sizeof(float) : dtype_size(value->dtype); /* in a register */
-  size_t nbytes = size * (size_t)n->loops->columns;
+  size_t nbytes = dtype_size(value->dtype) * (size_t)n->loops->columns;
   if (nbytes > n->keep->nbytes - n->kept) return false;
   n->kept += nbytes;
   return true;

@@ -33,7 +33,7 @@ void gen_comment(Gen *g) {
 /* --- expressions -------------------------------------------------------------------------------------------------------- */
 
 const char *const gen_register_type[DT_COUNT] = {"float", "int32_t", "int64_t", "int32_t", "float", "float"};
-const char *const gen_memory_type[DT_COUNT] = {"float", "int32_t", "int64_t", "uint8_t", "uint16_t", "uint16_t"};
+const char *const gen_memory_type[DT_COUNT] = {"float", "int32_t", "int64_t", "uint8_t", "hpt_bf16", "hpt_f16"};
 
 /* Calls of what the preludes have to take a number of 16 bits out of memory, put one there, and round to one. */
 typedef struct Half {
@@ -175,6 +175,6 @@ bool gen_reduces(const Gen *g, int i, int s) {
 }
 
 const char *gen_lowest(DType type) {
-  static const char *const of[DT_COUNT] = {"-HPT_INF", "INT32_MIN", "INT64_MIN", "0"};
+  static const char *const of[DT_COUNT] = {"-HPT_INF", "INT32_MIN", "INT64_MIN", "0", "-HPT_INF", "-HPT_INF"};
   return of[type];
 }

@@ -3,7 +3,7 @@
  *
  * Value 7 is v7 everywhere, its accumulator s7; indices along outer axes are x0, x1, …; input and output addresses are i0, o0
  * and, at the row, a0, b0.  Elementary functions are called by names (hpt_exp) that each target's prelude defines, as it does
- * int32_t, int64_t, uint8_t, uint16_t, INT64_C, HPT_INF and HPT_NAN.
+ * int32_t, int64_t, uint8_t, hpt_bf16, hpt_f16, INT64_C, HPT_INF and HPT_NAN.
  *
  * A number of 16 bits is a float in a register, always one that its type can hold: only casts round. */
 #ifndef GEN_WRITE_H

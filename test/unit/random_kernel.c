@@ -54,6 +54,11 @@ static void draw_domain(Maker *m) {
     if (m->rows * s->dim[a] * m->columns > MOST_ELEMENTS) s->dim[a] = 1;
     m->rows *= s->dim[a];
   }
+  if (s->rank > 1 && chance(m, 5)) { /* two axes of some length: either may be the one that memory runs along */
+    m->columns = 16 + draw(m, 60);
+    m->rows = s->dim[s->rank - 2] = 16 + draw(m, 60);
+    for (int a = 0; a + 2 < s->rank; a++) m->rows *= s->dim[a] = 1 + draw(m, 2);
+  }
   s->dim[s->rank - 1] = m->columns;
   m->k->blocks = (int)(1 + draw(m, m->rows < 6 ? m->rows : 6));
 }
