@@ -13,7 +13,7 @@
 #include "src/train/setup.h"
 #include "src/train/states.h"
 
-static const char *const use_keys[] = {"data.tokenizer", "device.", "cpu.", NULL};
+static const char *const use_keys[] = {"data.tokenizer", "device.", "cpu.", "gpu.", NULL};
 
 enum { BYTES = 256, SHORTEST = 64 }; /* SHORTEST: positions are this or more, so that few programs are ever compiled */
 
@@ -75,10 +75,15 @@ static const Ckpt *open_checkpoint(Generate *g) {
   return ckpt;
 }
 
+/* Where it was trained does not bind it: device.kind is auto again, unless asked for.  keys has room for one more. */
 static const Config *read_config(Generate *g, const Ckpt *ckpt, int nkeys, char **keys) {
+  bool asked = false;
+  for (int i = 1; i < nkeys; i++) asked |= !strncmp(keys[i], "device.kind=", strlen("device.kind="));
+  if (!asked) keys[nkeys++] = "device.kind=auto";
   const char *name = arena_printf(g->arena, "%s: /run/config", ckpt_folder(ckpt)), *text = ckpt_text(ckpt, g->arena, "config");
   if (!text) fail(FAIL_INPUT, "%s is not there\nhelp: use a checkpoint that hpctrain train has saved", name);
-  const Config *c = config_parse(g->arena, name, text, nkeys, keys);
+  Config *c = config_parse(g->arena, name, text, nkeys, keys);
+  setup_kind(g->arena, c, g->comm);
   if (c->data.tokenizer != TOKENIZER_BYTES)
     config_fail(c, "data.tokenizer", "data.tokenizer=bytes, if it was trained on bytes",
                 "generate speaks bytes alone, and the run was not trained on them");

@@ -60,7 +60,8 @@ int cmd_ir(int argc, char **argv) {
   int stage = 0;
   while (compile_stages[stage] && strcmp(compile_stages[stage], print.after)) stage++;
   if (!compile_stages[stage]) fail_stage(print.after);
-  const Config *c = config_load(arena, n, words, ranks);
+  Config *c = config_load(arena, n, words, ranks);
+  setup_kind(arena, c, NULL);
   Text warnings = {0};
   ModelConfig model = setup_model(arena, c, &warnings);
   text_close(&warnings);

@@ -25,6 +25,7 @@ typedef struct Planned {
 typedef struct Plan {
   Arena *arena;
   const Config *config;
+  const char *kind; /* what device.kind: auto is here, and why; NULL: it was not auto */
   int ranks;
   ModelConfig model;
   Batch batch;
@@ -46,6 +47,11 @@ static void print_model(const Plan *p) {
   int digits = (int)strcspn(human_rate(each.causal, flops), "kMGTPE");
   printf("model  %s %s parameters, %.*s %sFLOP/token\n", name, human_count((double)parameters, count), digits, flops,
          flops + digits);
+}
+
+static void print_device(const Plan *p) {
+  if (p->kind)
+    printf("device %s%s\n", p->kind, p->config->device.kind == DEVICE_KIND_CPU ? "; device.kind=cuda plans for GPUs" : "");
 }
 
 static void print_batch(const Plan *p) {
@@ -212,6 +218,7 @@ static void print_plan(Plan *p, Comm *comm, Mesh *mesh) {
   o.watch = &watch;
   Engine *engine = engine_open(p->arena, NULL, comm, mesh, &o);
   for (int i = 0; i < p->nprograms; i++) p->programs[i].program = job_program(engine_job(engine), i);
+  print_device(p);
   print_model(p);
   print_batch(p);
   print_memory(p, engine);
@@ -226,7 +233,9 @@ int cmd_plan(int argc, char **argv) {
   Plan p = {.arena = arena_open()};
   Text warnings = {0};
   p.ranks = words_take_ranks(&argc, argv);
-  p.config = config_load(p.arena, argc, argv, p.ranks);
+  Config *c = config_load(p.arena, argc, argv, p.ranks);
+  p.kind = setup_kind(p.arena, c, NULL);
+  p.config = c;
   p.model = setup_model(p.arena, p.config, &warnings);
   if (warnings.n) fprintf(stderr, "warn   %s", warnings.at);
   text_close(&warnings);

@@ -210,7 +210,7 @@ static void verify_training(Verify *v, const char *path) {
 static const char run_text[] =
     "hpctrain: 1\nrun: {name: verify, folder: .}\ndata: {train: none.bin}\n"
     "train: {seq_len: 2, duration: 1 steps, global_batch_size: 1 sequences, lr: 1e-3, schedule: constant}\n";
-static const char *const use_keys[] = {"run.tune", "parallel.", "precision.", "memory.", "device.", "cpu.", NULL};
+static const char *const use_keys[] = {"run.tune", "parallel.", "precision.", "memory.", "device.", "cpu.", "gpu.", NULL};
 
 int cmd_verify(int argc, char **argv) {
   const char *words[2] = {NULL, NULL}, *train = NULL, *dump = NULL;
@@ -235,7 +235,9 @@ int cmd_verify(int argc, char **argv) {
   Text warnings = {0};
   keys[nkeys++] = (char *)arena_printf(v.arena, "model.from=%s", v.folder);
   v.comm = comm_boot(&argc, &argv);
-  v.config = config_parse(v.arena, "verify", run_text, nkeys, keys);
+  Config *c = config_parse(v.arena, "verify", run_text, nkeys, keys);
+  setup_kind(v.arena, c, v.comm);
+  v.config = c;
   v.tolerance = &tolerances[v.config->precision.compute];
   v.model = setup_model(v.arena, v.config, &warnings);
   if (warnings.n && comm_rank(v.comm) == 0) fprintf(stderr, "warn   %s", warnings.at);

@@ -38,6 +38,10 @@ void comm_barrier(Comm *comm) { comm->transport->barrier(comm); }
 
 void comm_gather(Comm *comm, const void *mine, size_t nbytes, void *all) { comm->transport->gather(comm, mine, nbytes, all); }
 
+void comm_gather_local(Comm *comm, const void *mine, size_t nbytes, void *all) {
+  comm->transport->gather_local(comm, mine, nbytes, all);
+}
+
 bool comm_any_reason(Comm *comm, bool mine, char *text, size_t nbytes) {
   int64_t first = mine ? comm->size - comm->rank : 0; /* greatest on the lowest rank */
   comm->transport->most(comm, &first, 1);

@@ -24,6 +24,8 @@ static bool known(const Config *c, const char *path) { return !unset(c, path) &&
 static Place place(const Config *c, const char *path) { return c->origin->place[K(path) - keys]; }
 static void set_auto(Config *c, const char *path) { c->origin->source[K(path) - keys] = SOURCE_AUTO; }
 
+void config_mark_auto(Config *c, const char *key) { set_auto(c, key); }
+
 /* ---- derived values ---- */
 
 static const char *stem_of(Arena *arena, const char *path) {

@@ -39,7 +39,7 @@ typedef enum MatmulChoice { MATMUL_AUTO, MATMUL_ONEDNN, MATMUL_CBLAS, MATMUL_OWN
 typedef enum GpuAttention { ATTENTION_AUTO, ATTENTION_CUDNN, ATTENTION_CUDNN_FAST, ATTENTION_PLAIN } GpuAttention;
 typedef enum Nonfinite { NONFINITE_SKIP, NONFINITE_STOP } Nonfinite;
 /* Bits of run.debug. */
-enum { DEBUG_IR = 1, DEBUG_FUSE = 2, DEBUG_MEM = 4, DEBUG_COMM = 8 };
+enum { DEBUG_IR = 1, DEBUG_FUSE = 2, DEBUG_MEM = 4, DEBUG_COMM = 8, DEBUG_SYNC = 16 };
 
 typedef struct DataSet {
   const char *name; /* "train", "val", or the name given to it */
@@ -146,6 +146,9 @@ void config_set_presets(const char *const *names);
  * "section.key"; help may be NULL. */
 _Noreturn void config_fail(const Config *c, const char *key, const char *help, const char *what, ...)
     __attribute__((format(printf, 4, 5)));
+
+/* The value of "section.key" is not what was asked for but what that came to be here: the resolved print says so. */
+void config_mark_auto(Config *c, const char *key);
 
 /* How the global batch splits.  Fails with the batch sizes that would work. */
 typedef struct Batch {

@@ -58,8 +58,8 @@ const Key keys[] = {
      .elsewhere = "out_dir, output_dir, dump_folder, save_folder"},
     {KEY(run, seed, KEY_INT), .fallback = "1", .min = 0, .max = 9e15, .help = "of initial weights and data order",
      .elsewhere = "random_seed, rng_seed"},
-    {KEY(run, debug, KEY_SET), .fallback = "[]", .choices = LIST("ir", "fuse", "mem", "comm"), .example = "[ir, mem]",
-     .help = "stages that print themselves"},
+    {KEY(run, debug, KEY_SET), .fallback = "[]", .choices = LIST("ir", "fuse", "mem", "comm", "sync"), .example = "[ir, mem]",
+     .help = "stages that print themselves; sync: each step on a GPU is waited for, and named if it fails"},
     {KEY(run, tune, KEY_BOOL), .fallback = "false", .help = "choose kernels by measurement, not by the fixed rule"},
 
     {KEY(model, preset, KEY_TEXT), .example = "llama2-7b", .help = "a model known by name, fresh weights",
@@ -175,7 +175,7 @@ const Key keys[] = {
      .help = "an evaluation; all where there are fewer", .elsewhere = "eval_iters, max_eval_samples"},
 
     {KEY(device, kind, KEY_CHOICE), .fallback = "auto", .choices = LIST("auto", "cpu", "cuda"),
-     .help = "where the arithmetic runs; auto is cpu, cuda is float32 on GPUs, rank i of a node on its GPU i",
+     .help = "where the arithmetic runs; auto: on GPUs where all ranks see one; each rank takes a GPU near its cores",
      .elsewhere = "accelerator, device_type"},
 
     {KEY(cpu, compiler, KEY_TEXT), .fallback = "cc", .example = "gcc-12", .help = "C compiler; none: the interpreter, slow"},

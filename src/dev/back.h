@@ -28,6 +28,7 @@ typedef struct DevOps {
   void (*launch)(Dev *dev, void *function, void *const *pointers, int n, const DevLaunch *launch);
   void (*call)(Dev *dev, void (*body)(void *self), void *self); /* NULL: at once */
   void (*sync)(Dev *dev);
+  bool (*try_sync)(Dev *dev, Why *why); /* NULL: what has been started has ended */
   void *(*stream)(Dev *dev); /* NULL: none, and memory is the host's */
   void (*event_open)(DevEvent *event);
   void (*event_close)(DevEvent *event);
@@ -83,14 +84,16 @@ extern const DevOps dev_apart, dev_cpu, dev_null;
 
 /* The cuda back end is the one thing that the module hpctrain_cuda.so holds; its entry point tells who built it for what. */
 typedef struct CudaModule {
-  size_t sizes[3]; /* of Dev, DevOps, DevModule: other numbers, another build */
+  size_t sizes[4]; /* of Dev, DevOps, DevModule, CudaModule: other numbers, another build */
   const DevOps *dev;
+  int (*try_cards)(DevCard *cards, int most, Why *why);
 } CudaModule;
 #define CUDA_MODULE_SIZES                                                                                                          \
-  { sizeof(Dev), sizeof(DevOps), sizeof(DevModule) }
+  { sizeof(Dev), sizeof(DevOps), sizeof(DevModule), sizeof(CudaModule) }
 extern const CudaModule hpctrain_cuda;
 /* Loads the module, once; ends the job when there is none. */
-const DevOps *cuda_module_find(const char *file);
+const CudaModule *cuda_module_find(const char *file);
+const CudaModule *cuda_module_try(const char *file, Why *why);
 
 /* Texts to one shared object; no cache. */
 bool compile_try(const char *compiler, const char *const *texts, int n, int threads, void **object, size_t *nbytes, Why *why);

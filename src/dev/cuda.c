@@ -9,43 +9,6 @@
 
 #include "src/base/arena.h"
 
-/* --- errors ------------------------------------------------------------------------------------------------------------- */
-
-static const char without_graphs[] = "gpu.graph: false runs without CUDA graphs; please report it with run.yaml and log.txt";
-
-static const struct {
-  cudaError_t error;
-  const char *help;
-} remedies[] = {
-    {cudaErrorNoDevice, "run on a node with an NVIDIA GPU that this job may see (nvidia-smi, CUDA_VISIBLE_DEVICES), or on CPUs"},
-    {cudaErrorInsufficientDriver,
-     "the driver is missing, or older than the CUDA toolkit that hpctrain was built with: install a newer driver, or build "
-     "with a toolkit that the driver knows (nvidia-smi prints its CUDA version)"},
-    {cudaErrorSystemDriverMismatch, "the kernel's driver and its library differ in version: reboot the node, or reload the driver"},
-    {cudaErrorSystemNotReady, "a service of the GPUs is not running: nvidia-fabricmanager, on nodes with NVSwitch"},
-    {cudaErrorDevicesUnavailable, "another process holds the GPU for itself: see nvidia-smi"},
-    {cudaErrorMemoryAllocation, "see what else runs on the GPU (nvidia-smi); a smaller micro_batch_size needs less"},
-    {cudaErrorECCUncorrectable, "the GPU's memory is defective: have the node looked after"},
-    {cudaErrorNoKernelImageForDevice, "remove the kernel cache and start again"},
-    {cudaErrorInvalidKernelImage, "remove the kernel cache and start again"},
-    {cudaErrorStreamCaptureUnsupported, without_graphs},
-    {cudaErrorStreamCaptureInvalidated, without_graphs},
-    {cudaErrorStreamCaptureUnjoined, without_graphs},
-    {cudaErrorStreamCaptureIsolation, without_graphs},
-    {cudaErrorStreamCaptureImplicit, without_graphs},
-    {cudaErrorCapturedEvent, without_graphs},
-    {cudaErrorGraphExecUpdateFailure, without_graphs},
-};
-
-void cuda_check(cudaError_t error, const char *call) {
-  if (error == cudaSuccess) return;
-  const char *help = "this is a fault of hpctrain, or of the GPU; please report it with run.yaml and log.txt";
-  for (size_t i = 0; i < sizeof remedies / sizeof *remedies; i++)
-    if (remedies[i].error == error) help = remedies[i].help;
-  fail(FAIL_MACHINE, "CUDA: %s (%s)\n   in %.*s\nhelp: %s", cudaGetErrorString(error), cudaGetErrorName(error),
-       (int)strcspn(call, "("), call, help);
-}
-
 /* --- opening ------------------------------------------------------------------------------------------------------------ */
 
 /* Features of one architecture alone are to be had from 9.0 on. */
@@ -108,17 +71,9 @@ static Cuda *card_of(const Dev *dev) {
 
 static void *cuda_alloc(Dev *dev, size_t nbytes, const char *what) {
   const Cuda *cuda = card_of(dev);
-  size_t available, total;
   void *at = NULL;
-  CUDA(cudaMemGetInfo(&available, &total));
   cudaError_t error = cudaMalloc(&at, nbytes ? nbytes : 1);
-  if (error == cudaErrorMemoryAllocation)
-    fail(FAIL_MACHINE,
-         "no memory for %s on GPU %d (%s): %.3f GiB wanted, %.3f GiB held before, %.3f GiB free of %.3f GiB\n"
-         "help: more ranks, a smaller micro_batch_size, or recompute: block; hpctrain plan shows what each saves; nvidia-smi "
-         "shows what other processes hold",
-         what, cuda->gpu, cuda->name, (double)nbytes / 0x1p30, (double)dev->allocated / 0x1p30, (double)available / 0x1p30,
-         (double)total / 0x1p30);
+  if (error == cudaErrorMemoryAllocation) cuda_no_memory(dev, nbytes, what);
   CUDA(error);
   CUDA(cudaMemsetAsync(at, 0, nbytes ? nbytes : 1, cuda->stream));
   return at;
@@ -298,13 +253,11 @@ static double cuda_event_seconds(const DevEvent *a, const DevEvent *b) {
 }
 
 static void cuda_card(const Dev *dev, DevCard *card) {
-  const Cuda *cuda = card_of(dev);
-  struct cudaDeviceProp prop;
-  CUDA(cudaGetDeviceProperties(&prop, cuda->gpu));
-  snprintf(card->name, sizeof card->name, "%.*s", (int)sizeof card->name - 1, prop.name);
-  CUDA(cudaDeviceGetPCIBusId(card->bus, sizeof card->bus, cuda->gpu));
-  memcpy(card->uuid, &prop.uuid, sizeof card->uuid);
+  Why why;
+  if (!cuda_try_card(card_of(dev)->gpu, card, &why)) fail(FAIL_MACHINE, "%s", why.text);
 }
+
+static bool cuda_try_sync(Dev *dev, Why *why) { return CUDA_TRY(cudaStreamSynchronize(card_of(dev)->stream), why); }
 
 static void *cuda_stream(Dev *dev) { return ((Cuda *)dev->own)->stream; }
 
@@ -325,6 +278,7 @@ static const DevOps dev_cuda = {.kind = "cuda",
                                 .call = cuda_call,
                                 .stream = cuda_stream,
                                 .sync = cuda_sync,
+                                .try_sync = cuda_try_sync,
                                 .event_open = cuda_event_open,
                                 .event_close = cuda_event_close,
                                 .event_record = cuda_event_record,
@@ -336,4 +290,4 @@ static const DevOps dev_cuda = {.kind = "cuda",
                                 .graph_launch = cuda_graph_launch,
                                 .graph_close = cuda_graph_close};
 
-const CudaModule hpctrain_cuda = {CUDA_MODULE_SIZES, &dev_cuda};
+const CudaModule hpctrain_cuda = {CUDA_MODULE_SIZES, &dev_cuda, cuda_try_cards};

@@ -27,7 +27,19 @@ typedef struct Cuda {
 
 /* Every call of the runtime goes through this. */
 #define CUDA(e) cuda_check((e), #e)
+_Static_assert(sizeof(cudaUUID_t) == sizeof((DevCard *)NULL)->uuid, "a GPU's own number");
+/* … or through this, where there is a plan B. */
+#define CUDA_TRY(e, why) cuda_try((e), #e, why)
+
+/* cuda_errors.c */
 void cuda_check(cudaError_t error, const char *call);
+bool cuda_try(cudaError_t error, const char *call, Why *why);
+/* Ends the job: nbytes could not be allocated for what; names the processes that hold memory. */
+_Noreturn void cuda_no_memory(const Dev *dev, size_t nbytes, const char *what);
+
+/* cuda_cards.c */
+bool cuda_try_card(int gpu, DevCard *card, Why *why);
+int cuda_try_cards(DevCard *cards, int most, Why *why);
 
 /* cuda_run.c: waiting for the GPU, and graphs. */
 void cuda_wait(const Dev *dev, cudaEvent_t event); /* on the host */

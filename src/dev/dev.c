@@ -12,7 +12,7 @@ static const DevOps *const backs[] = {&dev_apart, &dev_cpu, &dev_null};
 
 static const DevOps *back_find(const DevOptions *options) {
   const char *kind = options->kind;
-  if (!strcmp(kind, "cuda")) return cuda_module_find(options->module);
+  if (!strcmp(kind, "cuda")) return cuda_module_find(options->module)->dev;
   for (size_t i = 0; i < sizeof backs / sizeof *backs; i++)
     if (!strcmp(backs[i]->kind, kind)) return backs[i];
   fail(FAIL_INPUT, "no device of kind '%s' in this program\nhelp: cpu or cuda", kind);
@@ -136,6 +136,8 @@ void *dev_stream(Dev *dev) { return dev->ops->stream ? dev->ops->stream(dev) : N
 bool dev_is_host(const Dev *dev) { return !dev->ops->stream; }
 
 void dev_sync(Dev *dev) { dev->ops->sync(dev); }
+
+bool dev_try_sync(Dev *dev, Why *why) { return !dev->ops->try_sync || dev->ops->try_sync(dev, why); }
 
 void dev_watch(Dev *dev, void (*look)(void *self, double waited), void *self) {
   dev->look = look;

@@ -33,8 +33,27 @@ const char *dev_describe(const Dev *dev); /* "AMD EPYC, 2 cores, avx512": for th
 typedef struct DevCard {
   char name[64], bus[16]; /* "NVIDIA H200", "0000:18:00.0" */
   unsigned char uuid[16];
+  int numa; /* the nearest node of the host's memory; -1: unknown */
 } DevCard;
 bool dev_card(const Dev *dev, DevCard *card);
+/* The GPUs that this process sees, in the driver's order; their number, or -1 and why none can be used (the first line is what
+ * is wrong, a last one may be the remedy).  quick: a node that has no driver is known without loading anything of CUDA. */
+int dev_try_cards(DevCard *cards, int most, bool quick, Why *why);
+
+/* seats.c: a rank as others of its node see it. */
+enum { SEAT_CARDS = 32 };
+typedef struct DevSeat {
+  DevCard cards[SEAT_CARDS];
+  int n;
+  uint64_t numa; /* nodes that its cores are of, a bit each; 0: unknown */
+} DevSeat;
+/* Which of its GPUs rank `me` of the node's n ranks takes, each another one; -1: there are too few. */
+int seats_deal(const DevSeat *seats, int n, int me);
+int seats_cards(const DevSeat *seats, int n); /* different GPUs that they see together */
+uint64_t seat_numa(void);                     /* of this thread */
+/* Keeps this thread (and those it starts) to its cores of that node, if it has any; gives the threads' part of `threads`. */
+int seat_stay_near(int numa, int threads);
+
 int dev_threads(const Dev *dev);
 
 /* body(self, i) for each i in 0 … n-1, in any order, on this rank's threads; returns when all are done.  Host work. */
@@ -98,6 +117,7 @@ void dev_call(Dev *dev, void (*body)(void *self), void *self);
 /* What launches go into, for libraries: cuda's cudaStream_t; NULL elsewhere. */
 void *dev_stream(Dev *dev);
 void dev_sync(Dev *dev); /* until all that was started has ended; ends the job when something failed */
+bool dev_try_sync(Dev *dev, Why *why); /* the same, but for the end */
 /* look(self, seconds waited so far) is called now and then while the host waits for the device: it may end the job.  NULL:
  * nobody looks. */
 void dev_watch(Dev *dev, void (*look)(void *self, double waited), void *self);

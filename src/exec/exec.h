@@ -29,6 +29,7 @@ typedef struct Choices {
   bool cuda;             /* programs are for a GPU */
   const char *attention; /* gpu.attention: "auto" (or NULL) or a row's name */
   bool graph;            /* gpu.graph: each is captured once and launched as one */
+  bool sync;             /* run.debug: sync: each step is waited for */
   bool tune;             /* run.tune: products that tuned does not name are measured */
   const char *tuned;     /* what job_choices gave before; NULL: nothing */
 } Choices;

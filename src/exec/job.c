@@ -73,13 +73,21 @@ static void agree_on_rows(const Job *job) {
   comm_agree(job->comm, sha256_u64(&hash), "the implementations of big ops (libraries may differ between nodes)");
 }
 
+/* For those who find that there is no room. */
+static const char *parts_text(const Job *job) {
+  const JobMemory *m = &job->memory;
+  const double gib = 1 << 30;
+  return arena_printf(job->arena, "parameters and moments (%.3g GiB), gradients (%.3g GiB), activations and workspaces (%.3g GiB)",
+                      (double)m->states / gib, (double)m->carried / gib, (double)m->transient / gib);
+}
+
 JobStart job_start(Job *job) {
   JobStart start = {0};
   double begin = clock_seconds();
   bool hit = false;
   job->device_collectives = comm_device_open(job->mesh, job->dev);
   job->nbytes = job->memory.vars + job->memory.tables + job->memory.transient;
-  job->base = dev_alloc(job->dev, job->nbytes, "parameters, states, gradients and activations");
+  job->base = dev_alloc(job->dev, job->nbytes, parts_text(job));
   if (!job->interpreted) {
     kernels_set_verdicts(dev_cache_folder(job->dev));
     Code *code = code_open(job->arena, job->choices->cuda);
@@ -166,8 +174,20 @@ static void run_step(Job *job, Bound *s) {
   }
 }
 
+/* run.debug: sync.  Who went wrong, where others would be told of it long after. */
+static void check_step(Job *job, const JobProgram *p, int step) {
+  Why why;
+  if (dev_try_sync(job->dev, &why)) return;
+  const char *symbol = p->steps[step].symbol, *name = job_step_name(job->arena, job, (int)(p - job->programs.at), step);
+  fail(FAIL_MACHINE, "step %d of %s (%s%s%s): %s", step, p->name, name, symbol ? ", function " : "", symbol ? symbol : "",
+       why.text);
+}
+
 static void run_steps(Job *job, JobProgram *p) {
-  for (int i = 0; i < p->program->nsteps; i++) run_step(job, &p->steps[i]);
+  for (int i = 0; i < p->program->nsteps; i++) {
+    run_step(job, &p->steps[i]);
+    if (job->choices->sync) check_step(job, p, i);
+  }
 }
 
 /* Each step of its own, so that what it does on the device is known to be its. */
@@ -199,7 +219,7 @@ void job_run(Job *job, int program) {
   prof_span_end(job->prof);
   if (prof_on(job->prof)) {
     run_profiled(job, p);
-  } else if (job->choices->graph && dev_has_graphs(job->dev) && p->runs++) {
+  } else if (job->choices->graph && !job->choices->sync && dev_has_graphs(job->dev) && p->runs++) {
     if (!p->captured) p->captured = capture(job, p);
     dev_graph_launch(p->captured);
   } else {

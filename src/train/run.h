@@ -32,6 +32,7 @@ typedef struct Run {
   const Config *config;
   const char *config_text, *model_text; /* as checkpoints hold them */
   const char *environment;              /* what somebody set by hand */
+  const char *kind;                     /* what device.kind: auto is here, and why; NULL: it was not auto */
   ModelConfig model;
   Batch batch;
   Data *data;

@@ -1,6 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "src/train/setup.h"
 
+#include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
 
 #include "io/names.h"
@@ -116,6 +118,7 @@ EngineOptions setup_options(const Config *c, const ModelConfig *model, int threa
                   .cuda = c->device.kind == DEVICE_KIND_CUDA,
                   .attention = attentions[c->gpu.attention],
                   .graph = c->gpu.graph,
+                  .sync = (c->run.debug & DEBUG_SYNC) != 0,
                   .tune = c->run.tune},
       .interpreted = c->device.kind != DEVICE_KIND_CUDA && !strcmp(c->cpu.compiler, "none"),
   };
@@ -144,14 +147,82 @@ LrSchedule setup_schedule(const Config *c, int64_t epoch_sequences) {
                       .total = total};
 }
 
-/* Rank i of a node takes GPU i of those it sees. */
-Dev *setup_device(const Config *c, const Comm *comm, int threads, const char *fallback) {
+/* --- device --------------------------------------------------------------------------------------------------------------- */
+
+/* What a rank tells the others of the GPUs it sees. */
+typedef struct Sight {
+  char node[64], why[192];
+  int cards;
+} Sight;
+
+static Sight look(const Comm *comm) {
+  DevCard cards[SEAT_CARDS];
+  Sight mine = {0};
+  Why why = {""};
+  snprintf(mine.node, sizeof mine.node, "%s", comm ? comm_node(comm) : "");
+  mine.cards = dev_try_cards(cards, SEAT_CARDS, true, &why);
+  snprintf(mine.why, sizeof mine.why, "%.*s", (int)strcspn(why.text, "\n"), why.text);
+  return mine;
+}
+
+/* GPUs for all ranks or for none. */
+static Sight agree_on_sight(Comm *comm, Sight mine) {
+  Sight *all = xmalloc(sizeof *all * (size_t)comm_size(comm));
+  comm_gather(comm, &mine, sizeof mine, all);
+  for (int r = 1; r < comm_size(comm); r++) {
+    const Sight *with = all[0].cards > 0 ? &all[0] : &all[r], *without = all[0].cards > 0 ? &all[r] : &all[0];
+    if ((all[0].cards > 0) == (all[r].cards > 0)) continue;
+    fail(FAIL_MACHINE,
+         "device.kind: auto, and some ranks see a GPU where others see none: rank %d (%s) sees %d, rank %d (%s): %s\n"
+         "help: nodes that all have GPUs, or device.kind: cpu",
+         with == all ? 0 : r, with->node, with->cards, with == all ? r : 0, without->node, without->why);
+  }
+  mine = all[0];
+  free(all);
+  return mine;
+}
+
+const char *setup_kind(Arena *arena, Config *c, Comm *comm) {
+  if (c->device.kind != DEVICE_KIND_AUTO) return NULL;
+  Sight sight = {.why = "cpu.compiler is none"};
+  if (strcmp(c->cpu.compiler, "none")) sight = comm ? agree_on_sight(comm, look(comm)) : look(NULL);
+  c->device.kind = sight.cards > 0 ? DEVICE_KIND_CUDA : DEVICE_KIND_CPU;
+  config_mark_auto(c, "device.kind");
+  if (sight.cards > 0) return arena_printf(arena, "cuda: %d GPU%s to be seen on a node", sight.cards, sight.cards == 1 ? "" : "s");
+  return arena_printf(arena, "cpu: %s", *sight.why ? sight.why : "no GPU is to be seen");
+}
+
+/* Which of the GPUs that this rank sees it takes; *near: the NUMA node of that one. */
+static int choose_card(Comm *comm, int *near) {
+  int n = comm_local_size(comm), me = comm_local_rank(comm);
+  DevSeat mine = {.numa = seat_numa()}, *all = xmalloc(sizeof *all * (size_t)n);
+  Why why;
+  mine.n = dev_try_cards(mine.cards, SEAT_CARDS, false, &why);
+  if (mine.n < 0) fail(FAIL_MACHINE, "%s", why.text);
+  comm_gather_local(comm, &mine, sizeof mine, all);
+  int card = seats_deal(all, n, me), seen = seats_cards(all, n);
+  const char *visible = getenv("CUDA_VISIBLE_DEVICES");
+  if (card < 0)
+    fail(FAIL_MACHINE,
+         "%d ranks on node %s, where they see %d GPU%s (CUDA_VISIBLE_DEVICES%s%s)\n"
+         "help: a GPU for each rank: %d rank%s a node (mpirun --map-by ppr:%d:node, srun --ntasks-per-node=%d), or more GPUs, in "
+         "Slurm --gpus-per-node=%d",
+         n, comm_node(comm), seen, seen == 1 ? "" : "s", visible ? "=" : " is not set", visible ? visible : "", seen,
+         seen == 1 ? "" : "s", seen, seen, n);
+  *near = mine.cards[card].numa;
+  free(all);
+  return card;
+}
+
+Dev *setup_device(const Config *c, Comm *comm, int threads, const char *fallback) {
   bool cuda = c->device.kind == DEVICE_KIND_CUDA;
-  DevOptions options = {.kind = cuda ? "cuda" : "cpu",
-                        .compiler = c->cpu.compiler,
-                        .fallback = fallback,
-                        .threads = threads,
-                        .gpu = comm_local_rank(comm)};
+  DevOptions options = {.kind = cuda ? "cuda" : "cpu", .compiler = c->cpu.compiler, .fallback = fallback, .threads = threads};
+  if (cuda) {
+    int near;
+    options.gpu = choose_card(comm, &near);
+    threads = seat_stay_near(near, threads);
+    if (!c->cpu.threads) options.threads = threads;
+  }
   return dev_open(&options);
 }
 

@@ -24,8 +24,13 @@ void setup_check_profile(const Config *c, int64_t total_steps);
 /* A decay that does not fit behind the warm-up is an input error. */
 LrSchedule setup_schedule(const Config *c, int64_t epoch_sequences);
 
-/* The device of a run.  fallback: where the kernel cache goes when HOME is unset; may be NULL. */
-Dev *setup_device(const Config *c, const Comm *comm, int threads, const char *fallback);
+/* Makes device.kind: auto one of the others (all ranks call): cuda where all ranks see a GPU, cpu where none does; anything
+ * between is an error.  Gives what was chosen and why, for people; NULL: it was not auto.  comm NULL: by this process alone. */
+const char *setup_kind(Arena *arena, Config *c, Comm *comm);
+
+/* The device of a run (all ranks call): on GPUs, one of its own for each rank of a node, near its cores.  fallback: where the
+ * kernel cache goes when HOME is unset; may be NULL. */
+Dev *setup_device(const Config *c, Comm *comm, int threads, const char *fallback);
 
 /* Fills this rank's parameters from safetensors: only the bytes it holds are read.  A tensor that is missing, extra or of
  * another shape is an input error that names it, which setup_check_weights finds without reading any. */

@@ -35,9 +35,12 @@ static const char *environment_by_hand(Arena *arena) {
 
 /* Rank 0 first, so that what is wrong with the file is told once. */
 static void load_config(Run *run, int argc, char **argv) {
-  if (run_speaks(run)) run->config = config_load(run->arena, argc, argv, comm_size(run->comm));
+  Config *c = NULL;
+  if (run_speaks(run)) c = config_load(run->arena, argc, argv, comm_size(run->comm));
   comm_barrier(run->comm);
-  if (!run_speaks(run)) run->config = config_load(run->arena, argc, argv, comm_size(run->comm));
+  if (!run_speaks(run)) c = config_load(run->arena, argc, argv, comm_size(run->comm));
+  run->config = c;
+  run->kind = setup_kind(run->arena, c, run->comm);
   comm_agree(run->comm, config_hash(run->config), "the resolved run file");
   Text text = {0};
   config_print(run->config, &text);
@@ -164,6 +167,7 @@ static void banner_start(Run *run) {
   lines_banner(l, "hpctrain", "%s  %s%s%sattempt %d  %s  %s", version_text, job ? "job " : "", job ? job : "", job ? ", " : "",
                run->folder->attempt, clock_utc(utc), run->folder->path);
   lines_banner(l, "mpi", "%s", comm_describe(run->comm));
+  if (run->kind) lines_note(l, "device.kind: auto is %s", run->kind);
 }
 
 static void banner_plan(Run *run) {
