@@ -125,7 +125,11 @@ EngineOptions setup_options(const Config *c, const ModelConfig *model, int threa
 }
 
 void setup_check_profile(const Config *c, int64_t total_steps) {
-  if (c->profile.steps.last > total_steps)
+  enum { MOST = 100 }; /* what is recorded stays in memory until it is written */
+  Range steps = c->profile.steps;
+  if (steps.last - steps.first >= MOST)
+    config_fail(c, "profile.steps", "a few steps tell as much", "at most %d steps are recorded", MOST);
+  if (steps.last > total_steps)
     config_fail(c, "profile.steps", "steps that the run has", "the run ends with step %lld", (long long)total_steps);
 }
 

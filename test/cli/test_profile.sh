@@ -83,6 +83,8 @@ test_what_cannot_be_is_refused() {
     expect_run 2 "$hpctrain" plan t.yaml profile.steps=$bad
     expect_err 'the run ends with step 10'
   done
+  expect_run 2 "$hpctrain" plan t.yaml train.duration=1000steps profile.steps=1-101
+  expect_err 'at most 100 steps are recorded'
   for bad in 5-3 0 0-3 a 1- -3 1.5 3-4-5 3,4; do expect_run 2 "$hpctrain" config t.yaml profile.steps=$bad; done
   expect_run 0 "$hpctrain" config t.yaml profile.steps=7
   expect_out '^  steps: 7 '

@@ -6,10 +6,8 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <unistd.h>
 
 #include "src/base/clock.h"
-#include "src/base/file.h"
 #include "src/base/rng.h"
 #include "src/prof/impl.h"
 #include "test/check.h"
@@ -229,7 +227,7 @@ TEST(a_hosts_items_are_charged_all_of_their_time) {
   for (int i = 0; i < prof->steps.n; i++) steps += prof->steps.at[i].end - prof->steps.at[i].begin;
   EXPECT_NEAR(t->seconds, steps, 1e-9);
   EXPECT_NEAR(own_all(t), steps, 1e-9);
-  EXPECT_NEAR(own(t, NULL, PROF_HOST), 2e-4, 0.9); /* two spans of 0.1 ms or more */
+  EXPECT(own(t, NULL, PROF_HOST) >= 2e-4); /* two spans of 0.1 ms or more */
   for (int i = 0; i < t->rows.n; i++) {
     const ProfRow *r = &t->rows.at[i];
     if (r->kind == PROF_GAPS || r->kind == PROF_HOST) continue;
@@ -362,12 +360,17 @@ TEST(the_tables_time_is_the_traces) {
 /* --- table -----------------------------------------------------------------------------------------------------------------------
  */
 
+static void write_bytes(const char *path, const char *bytes, size_t n) {
+  FILE *f = fopen(path, "w");
+  EXPECT(f && fwrite(bytes, 1, n, f) == n);
+  EXPECT(fclose(f) == 0);
+}
+
 static const char *write_table(const ProfTable *t, const char *name, Text *text) {
   static char path[512];
-  Why why;
   prof_table_write(t, text);
   snprintf(path, sizeof path, "%s/%s", check_folder(), name);
-  if (!try_file_write(path, text->at, text->n, &why)) check_failed(__FILE__, __LINE__, "%s", why.text);
+  write_bytes(path, text->at, text->n);
   return path;
 }
 
@@ -398,7 +401,7 @@ TEST(what_is_no_table_is_refused) {
   ProfTable *back;
   const char *path = write_table(prof_table(prof, prof->arena), "t.tsv", &text);
   for (size_t n = 0; n < text.n; n++) { /* cut short */
-    if (!try_file_write(path, text.at, n, &why)) check_failed(__FILE__, __LINE__, "%s", why.text);
+    write_bytes(path, text.at, n);
     EXPECT(!prof_table_try_read(prof->arena, path, &back, &why));
   }
   Rng rng = rng_make(1, RNG_TEST, "flips", 0);
@@ -407,7 +410,7 @@ TEST(what_is_no_table_is_refused) {
     rng_words(&rng, i, words);
     char *copy = arena_strndup(prof->arena, text.at, text.n);
     copy[words[0] % text.n] = (char)words[1];
-    if (!try_file_write(path, copy, text.n, &why)) check_failed(__FILE__, __LINE__, "%s", why.text);
+    write_bytes(path, copy, text.n);
     prof_table_try_read(prof->arena, path, &back, &why);
   }
   EXPECT(!prof_table_try_read(prof->arena, "/no/such/file", &back, &why) && strstr(why.text, "/no/such/file"));

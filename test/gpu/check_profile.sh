@@ -1,0 +1,99 @@
+#!/bin/bash
+# SPDX-License-Identifier: Apache-2.0
+# Profiles of GPUs: test/gpu/check_profile.sh FOLDER, which holds hpctrain and hpctrain_cuda.so.  On one GPU and on all of them:
+#   every kernel belongs to a step of a program, kinds add up to the step, whose length is what the run says it was
+#   traces are JSON, and no kernel begins before the call that starts it (the clocks agree); with python3 only
+#   a profile changes no loss
+set -u
+folder=$(realpath "${1:-.}")
+export OMPI_ALLOW_RUN_AS_ROOT=1 OMPI_ALLOW_RUN_AS_ROOT_CONFIRM=1
+[ -e /dev/nvidiactl ] || { echo "note  skipped: no GPU on this machine" && exit 0; }
+gpus=$(nvidia-smi -L | wc -l)
+most=$((gpus < 4 ? gpus : 4)) failed=0
+work=$(mktemp -d) && cd "$work" || exit 3
+trap 'rm -rf "$work"' EXIT
+hpctrain=$folder/hpctrain
+
+judge() { # NAME COMMAND…: silent but for its verdict, and its output when it fails
+  local name=$1
+  shift
+  if "$@" > out 2>&1; then
+    echo "ok $name$(sed -n "s/^told //p" out)"
+  else
+    echo "FAILED $name"
+    tail -n 20 out
+    failed=1
+  fi
+}
+
+for i in $(seq 40000); do echo "The tide of $((i * i % 977)) came in at $((i % 24)) and left by $((i * 7 % 24))."; done > text
+"$hpctrain" tokenize tokens.bin text > /dev/null
+cat > run.yaml << 'END'
+hpctrain: 1
+run: {name: profile}
+model: {vocab_size: 8192, hidden_size: 2048, num_hidden_layers: 4, num_attention_heads: 16, num_key_value_heads: 4, intermediate_size: 5632}
+data: {train: tokens.bin, tokenizer: bytes}
+train: {seq_len: 1024, duration: 8 steps, global_batch_size: 32 sequences, micro_batch_size: 4, lr: 1e-4, schedule: constant}
+precision: {compute: bf16}
+device: {kind: cuda}
+END
+train() { # RANKS WORD…
+  local n=$1
+  shift
+  timeout 200 mpirun --oversubscribe -np "$n" "$hpctrain" run.yaml checkpoint.every=1000steps "$@"
+}
+losses() { sed -nE 's/.*"type":"step","step":([0-9]+),.*"loss":([^,]+),.*/\1 \2/p' "$1/metrics.jsonl"; }
+
+kernels_are_known() { # FOLDER
+  local f
+  for f in "$1"/profile/rank-*.json; do
+    grep '"cat": "kernel"' "$f" | awk -v f="$f" '
+      !/"External id"/ { strays++; if (strays < 5) print }
+      END { print "told : " NR " kernels in " f; exit !NR || strays }' || return 1
+  done
+}
+
+# own (column 7) of all rows against the steps' seconds, and those against what metrics.jsonl says of the same steps.
+kinds_add_up() { # FOLDER FIRST LAST
+  local f said
+  said=$(awk -v first="$2" -v last="$3" -F '[:,]' '/"type":"step"/ {
+    for (i = 1; i < NF; i++) { if ($i ~ /"step"/ && $(i - 1) !~ /"type"/) step = $(i + 1); if ($i ~ /"seconds"/) seconds = $(i + 1) }
+    if (step >= first && step <= last) sum += seconds } END { print sum }' "$1/metrics.jsonl")
+  for f in "$1"/profile/rank-*.tsv; do
+    awk -F '\t' -v said="$said" '
+      $1 == "seconds" { seconds = $2 }
+      $1 == "row" { sum += $7 }
+      $1 == "row" && $3 == "gaps" { gaps += $7 }
+      function off(a, b) { return a > b ? (a - b) / a : (b - a) / b }
+      END {
+        printf "told : %.1f ms in steps, kinds %.1f, metrics %.1f, gaps %.1f %%\n", 1e3 * seconds, 1e3 * sum, 1e3 * said, 100 * gaps / seconds
+        exit !(seconds > 0 && off(sum, seconds) < 0.02 && off(said, seconds) < 0.05)
+      }' "$f" || return 1
+  done
+}
+
+traces_are_json() { # FOLDER
+  python3 - "$1"/profile/rank-*.json << 'END'
+import json, sys
+for path in sys.argv[1:]:
+    events = [e for e in json.load(open(path))["traceEvents"] if e["ph"] == "X"]
+    calls = {e["args"]["correlation"]: e for e in events if e["cat"] in ("cuda_runtime", "cuda_driver")}
+    kernels = [e for e in events if e["cat"] == "kernel"]
+    early = [k["ts"] - calls[k["args"]["correlation"]]["ts"] for k in kernels if k["args"]["correlation"] in calls]
+    nccl = sum(k["name"].startswith("nccl") for k in kernels)
+    print(f"told : {len(kernels)} kernels, {len(early)} with their call, soonest {min(early):.1f} us behind it; {nccl} of NCCL")
+    assert len(early) > 0.9 * len(kernels) and min(early) > -20
+END
+}
+
+judge "a run without a profile" train 1 run.folder=plain
+for np in 1 $([ "$most" -gt 1 ] && echo "$most"); do
+  judge "a run of $np with a profile" train "$np" run.folder="p$np" profile.steps=5-7
+  judge "every kernel belongs to a step" kernels_are_known "p$np"
+  judge "kinds add up to the step" kinds_add_up "p$np" 5 7
+  if command -v python3 > /dev/null; then judge "traces are JSON, clocks agree" traces_are_json "p$np"; else echo "note  skipped: no python3"; fi
+  judge "the table is printed" "$hpctrain" profile "p$np"
+  timeout 20 "$hpctrain" profile "p$np" --rows 25
+done
+judge "a profile changes no loss" cmp <(losses plain) <(losses p1)
+exit $failed
