@@ -198,6 +198,10 @@ static void print_disk(const Plan *p, const StateTable *states) {
   char one[HUMAN_TEXT], all[HUMAN_TEXT], room[HUMAN_TEXT];
   double nbytes = elements * 3 * sizeof(float), most = nbytes * (double)(c->checkpoint.keep + 1);
   double left = disk_free(p->arena, c->run.folder);
+  if (!c->checkpoint.every.unit) {
+    printf("disk   checkpoint %s; none is written but when asked for\n", human_bytes(nbytes, one));
+    return;
+  }
   printf("disk   checkpoint %s; %" PRId64 " and one in the making %s; %s free for %s\n", human_bytes(nbytes, one),
          c->checkpoint.keep, human_bytes(most, all), human_bytes(left, room), c->run.folder);
   if (left >= 0 && left < most)

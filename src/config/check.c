@@ -12,6 +12,8 @@ static const char *const *presets;
 
 void config_set_presets(const char *const *names) { presets = names; }
 
+const char *const *config_presets(void) { return presets; }
+
 static const Key *K(const char *path) {
   const Key *key = key_find_path(path);
   CHECK(key);

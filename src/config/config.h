@@ -94,7 +94,7 @@ typedef struct Config {
     int recompute;
   } memory;
   struct {
-    Amount every; /* steps */
+    Amount every; /* steps; UNIT_NONE: only when asked */
     int64_t keep;
     const char *resume; /* "auto", "never", or a run folder or step folder */
   } checkpoint;

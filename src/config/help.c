@@ -8,7 +8,10 @@
 /* What a value may be: examples, a list, a range. */
 static void print_values(const Key *key, Text *out) {
   size_t start = out->n;
-  if (key->type == KEY_CHOICE || key->type == KEY_SET) {
+  const char *const *presets = config_presets();
+  if (presets && !strcmp(key->name, "preset")) {
+    choices_print(presets, ", ", out);
+  } else if (key->type == KEY_CHOICE || key->type == KEY_SET) {
     choices_print(key->choices, ", ", out);
   } else if (key->type == KEY_BOOL) {
     text_printf(out, "true, false");

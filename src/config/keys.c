@@ -161,8 +161,9 @@ const Key keys[] = {
      .help = "cheap: norms, activations and rotations again; block: all but a block's input",
      .elsewhere = "activation_checkpointing, gradient_checkpointing, recompute_granularity, ac_mode"},
 
-    {KEY(checkpoint, every, KEY_AMOUNT), .units = STEPS, .fallback = "1000 steps", .min = 1, .max = MANY, .example = "1000 steps",
-     .help = "between saves; the end of a run always saves", .elsewhere = "save_interval, save_steps, save_every, interval"},
+    {KEY(checkpoint, every, KEY_AMOUNT), .units = STEPS, .fallback = "1000 steps", .word = "none", .min = 1, .max = MANY,
+     .example = "1000 steps", .help = "between saves; the end of a run saves too; none: only when asked (touch SAVE)",
+     .elsewhere = "save_interval, save_steps, save_every, interval"},
     {KEY(checkpoint, keep, KEY_INT), .fallback = "3", .min = 1, .max = 1000000, .help = "newest checkpoints that stay",
      .elsewhere = "save_total_limit, keep_latest_k, save_num_checkpoints_to_keep"},
     {KEY(checkpoint, resume, KEY_TEXT), .fallback = "auto", .example = "runs/llama7b",

@@ -54,6 +54,7 @@ bool names_hold(const char *list, const char *name);                         /* 
 void number_print(double value, Text *out);                                  /* the shortest that reads back: 32000, 3e-5 */
 void key_range(const Key *key, Text *out);                                   /* "0 < lr <= 1"; nothing where any value goes */
 void choices_print(const char *const *choices, const char *last, Text *out); /* "a, b or c" with last = "or" */
+const char *const *config_presets(void);                                     /* what config_set_presets set; NULL: nothing */
 
 /* Where a value came from. */
 typedef enum Source { SOURCE_UNSET, SOURCE_FILE, SOURCE_SHELL, SOURCE_DEFAULT, SOURCE_AUTO, SOURCE_DEMO, SOURCE_FAULTY } Source;

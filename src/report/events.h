@@ -3,7 +3,18 @@
 #ifndef REPORT_EVENTS_H
 #define REPORT_EVENTS_H
 
+#include <stdbool.h>
 #include <stdint.h>
+
+/* A run has been made ready; seconds and its parts are those of the banner. */
+typedef struct StartEvent {
+  int64_t step; /* done before this attempt */
+  int attempt, ranks, kernels;
+  bool cached;    /* no kernel had to be compiled */
+  double seconds; /* since the process's start */
+  double mpi, plan, kernel, load;
+  double memory_gib; /* planned, a rank */
+} StartEvent;
 
 /* Step N: N updates are done, in this run's whole life.  NaN, or 0 for what is never 0, is unknown. */
 typedef struct StepEvent {

@@ -12,6 +12,7 @@
 #include "src/base/clock.h"
 #include "src/base/file.h"
 #include "src/base/text.h"
+#include "src/base/version.h"
 #include "src/report/append.h"
 #include "src/report/tensorboard.h"
 
@@ -102,6 +103,21 @@ static void end_take(Metrics *m, Text *out) {
   text_printf(out, "}\n");
   append_add(m->file, out->at, out->n);
   text_close(out);
+}
+
+void metrics_start(Metrics *m, const StartEvent *e) {
+  Text out = {0};
+  begin(&out, "start", e->step);
+  text_printf(&out, ",\"attempt\":%d,\"ranks\":%d", e->attempt, e->ranks);
+  add_string(&out, "version", version_text);
+  text_printf(&out, ",\"kernels\":%d,\"cached\":%s", e->kernels, e->cached ? "true" : "false");
+  add_number(&out, "seconds", e->seconds);
+  add_number(&out, "mpi_seconds", e->mpi);
+  add_number(&out, "plan_seconds", e->plan);
+  add_number(&out, "kernel_seconds", e->kernel);
+  add_number(&out, "load_seconds", e->load);
+  add_known(&out, "planned_gib", e->memory_gib);
+  end_take(m, &out);
 }
 
 void metrics_step(Metrics *m, const Speed *speed, const StepEvent *e) {

@@ -1,6 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* metrics.jsonl, a JSON object a line, and a TensorBoard event file beside it; rank 0 has both.
  *
+ *   {"type":"start","step":0,"attempt":1,"ranks":…,"version":…,"kernels":…,"cached":true,"seconds":…,"mpi_seconds":…,
+ *    "plan_seconds":…,"kernel_seconds":…,"load_seconds":…,"planned_gib":…,"time":…}
  *   {"type":"step","step":1,"tokens":…,"loss":…,"grad_norm":…,"lr":…,"seconds":…,"tokens_per_second":…,"mfu_causal":…,
  *    "mfu_full":…,"memory_gib":…,"time":…}
  *   {"type":"eval","step":…,"name":…,"loss":…,"bits_per_byte":…,"tokens":…,"seconds":…,"time":…}
@@ -23,6 +25,7 @@ typedef struct Metrics Metrics;
 Metrics *metrics_open(const char *folder, int64_t step, const char *cut_path);
 void metrics_close(Metrics *metrics); /* NULL is fine */
 
+void metrics_start(Metrics *metrics, const StartEvent *event);
 void metrics_step(Metrics *metrics, const Speed *speed, const StepEvent *event);
 void metrics_eval(Metrics *metrics, const EvalEvent *event);
 void metrics_save(Metrics *metrics, const SaveEvent *event);

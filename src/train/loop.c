@@ -13,7 +13,10 @@ enum { WORDS = 4 }; /* of the exchange: a Wish each */
 
 /* --- a step --------------------------------------------------------------------------------------------------------------- */
 
-static double memory_gib(const Run *run) { return (double)(process_peak() - run->memory_before) / (1 << 30); }
+static double memory_gib(const Run *run) {
+  bool host = dev_is_host(run->dev);
+  return (host ? (double)(process_peak() - run->memory_before) : (double)dev_allocated_peak(run->dev)) / (1 << 30);
+}
 
 /* Where the first number that is none stands among this rank's gradients, on all ranks; "" when nowhere. */
 static void find_nonfinite(const Run *run, char *text, size_t nbytes) {
@@ -129,7 +132,9 @@ static void tell_end(Run *run) {
             isnan(run->eval_loss) ? "" : eval);
   lines_end(l, "time", "%s: training %.1f %%, start %.1f, evaluations %.1f, saves %.1f", human_duration(all, time),
             100 * t[SPENT_TRAINING] / all, 100 * t[SPENT_START] / all, 100 * t[SPENT_EVALS] / all, 100 * t[SPENT_SAVES] / all);
-  if (whole)
+  if (run->saved_step != run->step)
+    lines_end(l, "next", "nothing: this run was told to save nothing (checkpoint.every: none)");
+  else if (whole)
     lines_end(l, "next", "hpctrain generate %s --prompt \"...\"", run->folder->path);
   else
     lines_end(l, "next", "the same command goes on at step %lld", (long long)run->step + 1);
@@ -144,7 +149,7 @@ void run_steps(Run *run) {
   wishes_listen();
   bool stopped = step_all(run);
   lines_run_end(run->lines);
-  if (run->saved_step != run->step && !run_save(run))
+  if (run->config->checkpoint.every.unit && run->saved_step != run->step && !run_save(run))
     fail(FAIL_MACHINE,
          "the last checkpoint of %s could not be written\nhelp: make room there, and run again: it goes on from the one before",
          run->folder->path);

@@ -19,7 +19,7 @@ static double checkpoint_bytes(const Run *run) {
 void run_check_room(const Run *run) {
   const Config *c = run->config;
   struct statvfs disk;
-  if (!run_speaks(run)) return;
+  if (!run_speaks(run) || !c->checkpoint.every.unit) return;
   if (statvfs(run->folder->checkpoints, &disk))
     fail(FAIL_MACHINE, "%s: %s\nhelp: give run.folder=PATH on a file system that works", run->folder->checkpoints, strerror(errno));
   int there = 0;

@@ -112,6 +112,8 @@ static void open_engine(Run *run) {
   const Config *c = run->config;
   int threads = c->cpu.threads ? (int)c->cpu.threads : comm_core_share(run->comm);
   run->dev = setup_device(c, run->comm, threads, run->folder->path);
+  DevCard card;
+  if (dev_card(run->dev, &card) && c->precision.compute == PRECISION_BF16) run->shape.speed.peak = flops_peak_bf16(card.name);
   EngineOptions o = setup_options(c, &run->model, threads);
   o.sequences = run->batch.micro;
   o.passes = run->batch.passes;
@@ -170,6 +172,11 @@ static void banner_start(Run *run) {
   if (run->kind) lines_note(l, "device.kind: auto is %s", run->kind);
 }
 
+static double planned_gib(const Run *run) {
+  JobMemory m = job_memory(engine_job(run->engine));
+  return (double)(m.vars + m.tables + m.transient) / (1 << 30);
+}
+
 static void banner_plan(Run *run) {
   const Config *c = run->config;
   const Batch *b = &run->batch;
@@ -177,7 +184,9 @@ static void banner_plan(Run *run) {
   Lines *l = run->lines;
   Text text = {0};
   int64_t table, threads = dev_threads(run->dev);
-  lines_banner(l, "device", "%s; %lld thread%s a rank", dev_describe(run->dev), (long long)threads, threads == 1 ? "" : "s");
+  double peak = run->shape.speed.peak;
+  lines_banner(l, "device", "%s; %lld thread%s a rank%s%s%s", dev_describe(run->dev), (long long)threads, threads == 1 ? "" : "s",
+               peak > 0 ? "; peak " : "", peak > 0 ? with_prefix(peak, f) : "", peak > 0 ? "FLOP/s in bf16" : "");
   if (*run->environment) lines_banner(l, "env", "%s", run->environment);
   lines_banner(l, "model", "%s %s parameters, %sFLOP/token", model_name(c, &run->model),
                human_count((double)model_parameters(&run->model, &table), a), with_prefix(run->shape.speed.per_token.causal, f));
@@ -190,9 +199,9 @@ static void banner_plan(Run *run) {
                (double)run->shape.total_steps * (double)b->sequences / (double)data_epoch_sequences(run->data), text.at);
   text_close(&text);
   JobMemory m = job_memory(engine_job(run->engine));
-  double gib = 1 << 30, all = (double)(m.vars + m.tables + m.transient) / gib;
-  lines_banner(l, "memory", "%.3g GiB a rank planned: parameters and states %.3g, gradients %.3g, activations %.3g", all,
-               (double)m.states / gib, (double)m.carried / gib, (double)m.transient / gib);
+  double gib = 1 << 30;
+  lines_banner(l, "memory", "%.3g GiB a rank planned: parameters and states %.3g, gradients %.3g, activations %.3g",
+               planned_gib(run), (double)m.states / gib, (double)m.carried / gib, (double)m.transient / gib);
 }
 
 static void banner_ready(Run *run, const Times *t) {
@@ -205,6 +214,21 @@ static void banner_ready(Run *run, const Times *t) {
     lines_banner(run->lines, "stop", "touch %s/STOP, or kill -USR1 mpirun: after Ctrl-C it gives its ranks a second",
                  run->folder->path);
   runfolder_banner(run->folder, lines_banner_text(run->lines));
+}
+
+static void tell_start(Run *run, const Times *t) {
+  if (run->step >= run->shape.last_step) return; /* nothing is left to do */
+  metrics_start(run->metrics, &(StartEvent){.step = run->step,
+                                            .attempt = run->folder->attempt,
+                                            .ranks = comm_size(run->comm),
+                                            .kernels = t->job.kernels,
+                                            .cached = t->job.cached,
+                                            .seconds = run->spent[SPENT_START],
+                                            .mpi = t->mpi,
+                                            .plan = t->plan,
+                                            .kernel = t->job.seconds,
+                                            .load = t->load,
+                                            .memory_gib = planned_gib(run)});
 }
 
 /* --- all of it -------------------------------------------------------------------------------------------------------------- */
@@ -257,6 +281,7 @@ Run *run_open(int argc, char **argv) {
   if (!run_speaks(run)) return run;
   run->metrics = metrics_open(run->folder->path, run->step, run->folder->cut);
   banner_ready(run, &times);
+  tell_start(run, &times);
   return run;
 }
 

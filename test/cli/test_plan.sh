@@ -52,6 +52,37 @@ END
   expect_out '^moves  gathers 5[0-9.]* GB, reductions 26[0-9.]* GB a step and rank$'
 }
 
+# The run file of jobs/, on the node that a user may have and on few and many.
+test_the_large_run_file_is_accepted() {
+  local data ranks
+  "$hpctrain" tokenize data.bin "$srcdir/LICENSE" > /dev/null
+  data="data.train=data.bin data.val=data.bin run.folder=runs/llama7b"
+  for ranks in 1 8 64 256; do
+    # shellcheck disable=SC2086
+    expect_run 0 "$hpctrain" plan "$srcdir/jobs/llama7b.yaml" --ranks $ranks $data
+    expect_out '^model  llama2-7b 6.74B parameters'
+    expect_out "^batch  1024 x 4096 = 4.19M tokens = $ranks rank"
+    expect_out '; 476837 steps, '
+  done
+  expect_run 2 "$hpctrain" plan "$srcdir/jobs/llama7b.yaml" --ranks 8 # without data the rest is told
+  expect_out '^memory '
+}
+
+test_presets_have_the_size_of_their_name() {
+  local preset count
+  write_run
+  sed -i '/^model/d' t.yaml
+  while read -r preset count; do
+    plan 0 model.preset="$preset"
+    expect_out "^model  $preset ${count}M parameters"
+    "$hpctrain" help preset | grep -q " $preset[,]*" || { echo "help does not name $preset" >&2; return 1; }
+  done << 'END'
+llama-5m 5.0[0-9]
+llama-10m 10.8
+llama-124m 124
+END
+}
+
 test_mpi_is_not_started() {
   write_run
   export OMPI_MCA_pml=none

@@ -71,6 +71,27 @@ test_ranks_strategy_and_passes_give_the_same_losses() {
   for other in one three no passes whole no-passes block plain; do expect_close full "$other"; done
 }
 
+test_a_run_may_save_nothing() {
+  write_run
+  train 2 checkpoint.every=none
+  expect_equal "$(grep -c '^ckpt' out)" 0
+  expect_equal "$(ls run/checkpoints)" ''
+  expect_out '^next +nothing: '
+  expect_equal "$(grep -c '"type":"step"' run/metrics.jsonl)" 10
+  expect_run 0 "$hpctrain" plan t.yaml checkpoint.every=none
+  expect_out '^disk +checkpoint .*; none is written'
+}
+
+# What the banner says of the start stands among the metrics, of each attempt.
+test_starts_are_told_in_numbers() {
+  write_run
+  train 2 train.stop_after=3steps
+  train 2
+  expect_equal "$(sed -nE 's/^\{"type":"start","step":([0-9]+),"attempt":([0-9]+),"ranks":2,.*"cached":(true|false),.*/\1 \2 \3/p' run/metrics.jsonl)" \
+    "$(printf '0 1 %s\n3 2 true' "$(sed -nE '1s/.*"cached":(true|false).*/\1/p' run/metrics.jsonl)")"
+  expect_out "^ready +$(sed -nE 's/.*"attempt":2,.*"kernels":[0-9]+,.*,"seconds":([0-9]+\.[0-9]).*/\1/p' run/metrics.jsonl)"
+}
+
 test_recomputation_changes_no_bits() {
   write_run
   train 2 run.folder=a

@@ -74,13 +74,14 @@ TEST(metrics_read_back_as_the_same_numbers) {
   metrics_step(m, &(Speed){0}, &e);
   metrics_eval(m, &(EvalEvent){.step = 1, .name = "a \"b\"\\\n\x01", .loss = -INFINITY, .tokens = 5, .seconds = 1});
   metrics_save(m, &(SaveEvent){.step = 1, .bytes = 1e12, .seconds = 2, .stalled = 0});
+  metrics_start(m, &(StartEvent){.step = 1, .attempt = 2, .ranks = 3, .kernels = 4, .cached = true, .seconds = 0.1, .load = 0.3});
   Why why;
   EXPECT(metrics_sync(m, &why));
   metrics_close(m);
   size_t n;
   json_t *all = metrics_read(path, &n), *first = json_array_get(all, 0), *second = json_array_get(all, 1),
          *third = json_array_get(all, 2);
-  EXPECT(n == 4);
+  EXPECT(n == 5);
   EXPECT_TEXT(json_string_value(json_object_get(first, "type")), "step");
   EXPECT(json_integer_value(json_object_get(first, "tokens")) == 3000000000);
   EXPECT(json_number_value(json_object_get(first, "loss")) == 0.1 + 0.2);
@@ -97,6 +98,11 @@ TEST(metrics_read_back_as_the_same_numbers) {
   EXPECT_TEXT(json_string_value(json_object_get(third, "name")), "a \"b\"\\\n\x01");
   EXPECT(json_is_null(json_object_get(third, "loss")) && json_is_null(json_object_get(third, "bits_per_byte")));
   EXPECT(json_number_value(json_object_get(json_array_get(all, 3), "bytes")) == 1e12);
+  json_t *start = json_array_get(all, 4);
+  EXPECT(json_integer_value(json_object_get(start, "attempt")) == 2 && json_integer_value(json_object_get(start, "ranks")) == 3);
+  EXPECT(json_is_true(json_object_get(start, "cached")) && json_is_null(json_object_get(start, "planned_gib")));
+  EXPECT(json_number_value(json_object_get(start, "seconds")) == 0.1);
+  EXPECT(json_number_value(json_object_get(start, "load_seconds")) == 0.3);
   json_decref(all);
 }
 
