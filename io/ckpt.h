@@ -21,10 +21,16 @@ enum { CKPT_MAX_RANK = 8 };
 
 /* --- writing ------------------------------------------------------------------------------------------------------------ */
 
-/* Elements first … first+n-1 of the flattened tensor, in this rank's memory. */
+/* Takes elements first … first + n - 1 of a piece; `at` is free again when it returns. */
+typedef void CkptTake(void *taker, int64_t first, int64_t n, const void *at);
+
+/* Elements first … first+n-1 of the flattened tensor: in this rank's memory, or, where `at` is NULL, as feed hands them to take,
+ * part by part in their order. */
 typedef struct CkptPiece {
   int64_t first, n;
   const void *at;
+  void (*feed)(void *self, CkptTake *take, void *taker);
+  void *self;
 } CkptPiece;
 
 typedef struct CkptTensor {

@@ -184,24 +184,45 @@ static bool make_file(const Writer *w) {
 
 /* --- all ranks: the pieces ---------------------------------------------------------------------------------------------- */
 
-static bool write_piece(Writer *w, hid_t dataset, hid_t space, int tensor, const CkptPiece *piece) {
-  const CkptTensor *t = &w->save->tensors[tensor];
-  size_t size = dtype_size(t->dtype);
-  const char *at = piece->at;
-  for (int64_t first = piece->first, left = piece->n; left;) {
-    int64_t n = h5_select(space, t->rank, t->shape, first, left);
+/* A piece on its way into its dataset. */
+typedef struct Taker {
+  const CkptTensor *tensor;
+  hid_t dataset, space;
+  int64_t first, taken; /* of the piece: its place, and how much has come */
+  uint32_t crc32c;
+  bool ok;
+} Taker;
+
+static void take_part(void *self, int64_t first, int64_t left, const void *from) {
+  Taker *t = self;
+  const CkptTensor *tensor = t->tensor;
+  size_t size = dtype_size(tensor->dtype);
+  CHECK(first == t->taken);
+  t->taken += left;
+  if (!t->ok) return;
+  t->crc32c = crc32c(t->crc32c, from, (size_t)left * size);
+  for (const char *at = from; t->ok && left;) {
+    int64_t n = h5_select(t->space, tensor->rank, tensor->shape, t->first + first, left);
     CHECK(n > 0 && n <= left);
     hsize_t count = (hsize_t)n;
     hid_t memory = H5Screate_simple(1, &count, NULL);
-    bool ok = memory >= 0 && H5Dwrite(dataset, h5_type(t->dtype), memory, space, H5P_DEFAULT, at) >= 0;
+    t->ok = memory >= 0 && H5Dwrite(t->dataset, h5_type(tensor->dtype), memory, t->space, H5P_DEFAULT, at) >= 0;
     if (memory >= 0) H5Sclose(memory);
-    if (!ok) return false;
     at += (size_t)n * size;
     first += n;
     left -= n;
   }
-  w->hashes[w->n_hashes++] = (Hash){tensor, crc32c(0, piece->at, (size_t)piece->n * size), piece->first, piece->n};
-  return true;
+}
+
+static bool write_piece(Writer *w, hid_t dataset, hid_t space, int tensor, const CkptPiece *piece) {
+  Taker t = {&w->save->tensors[tensor], dataset, space, piece->first, 0, 0, true};
+  if (piece->at)
+    take_part(&t, 0, piece->n, piece->at);
+  else
+    piece->feed(piece->self, take_part, &t);
+  CHECK(t.taken == piece->n);
+  w->hashes[w->n_hashes++] = (Hash){tensor, t.crc32c, piece->first, piece->n};
+  return t.ok;
 }
 
 static bool write_tensor(Writer *w, hid_t file, int tensor) {

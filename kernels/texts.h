@@ -10,6 +10,7 @@ extern const char text_matmul[];
 extern const char text_attention[];
 extern const char text_attention_grad[];
 extern const char text_attention_tiles[];
+extern const char text_fill[];  /* CUDA C */
 extern const char text_plain[]; /* CUDA C */
 
 #endif

@@ -175,8 +175,9 @@ const Key keys[] = {
     {KEY(eval, tokens, KEY_AMOUNT), .units = TOKENS, .fallback = "1M tokens", .min = 1, .max = MANY, .example = "10M tokens",
      .help = "an evaluation; all where there are fewer", .elsewhere = "eval_iters, max_eval_samples"},
 
-    {KEY(device, kind, KEY_CHOICE), .fallback = "auto", .choices = LIST("auto", "cpu", "cuda"),
-     .help = "where the arithmetic runs; auto: on GPUs where all ranks see one; each rank takes a GPU near its cores",
+    {KEY(device, kind, KEY_CHOICE), .fallback = "auto", .choices = LIST("auto", "cpu", "cuda", "apart"),
+     .help = "where the arithmetic runs; auto: on GPUs where all ranks see one; each rank takes a GPU near its cores; apart: a cpu "
+             "taken for a GPU, for tests",
      .elsewhere = "accelerator, device_type"},
 
     {KEY(cpu, compiler, KEY_TEXT), .fallback = "cc", .example = "gcc-12", .help = "C compiler; none: the interpreter, slow"},

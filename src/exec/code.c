@@ -14,8 +14,8 @@ typedef struct Function {
 } Function;
 
 /* Translation units: as many compilers may run at once, and the same on any number of threads, one cache for all.  NVRTC reads
- * a unit's prelude in 20 ms; cc takes longer, and more memory.  One more for what a GPU's plain rows call. */
-enum { UNITS_CPU = 8, UNITS_CUDA = 16, UNITS_MOST = UNITS_CUDA + 1 };
+ * a unit's prelude in 20 ms; cc takes longer, and more memory.  Two more for what is written by hand for GPUs. */
+enum { UNITS_CPU = 8, UNITS_CUDA = 16, UNITS_MOST = UNITS_CUDA + 2 };
 
 /* What is being built, or was. */
 typedef struct Build {
@@ -134,6 +134,7 @@ void code_build(Code *code, Dev *dev, Comm *comm) {
   b->dev = dev;
   b->n = deal(code, b->units, code->cuda ? UNITS_CUDA : UNITS_CPU);
   if (code->cuda) text_printf(&b->units[b->n++], "%s", gpu_plain());
+  if (code->cuda) text_printf(&b->units[b->n++], "%s", gpu_fill_code());
   b->threaded = code->cuda && pthread_create(&b->thread, NULL, build_run, b) == 0;
   if (!b->threaded) build_run(b);
 }

@@ -9,6 +9,7 @@
 #ifndef EXEC_EXEC_H
 #define EXEC_EXEC_H
 
+#include "src/base/rng.h"
 #include "src/comm/comm.h"
 #include "src/dev/dev.h"
 #include "src/fuse/fuse.h"
@@ -80,11 +81,43 @@ const char *job_choices(const Job *job);
 /* After job_start: what people should know of it, a line each, or "". */
 const char *job_notes(const Job *job);
 
-/* The host's view of a Var (after job_start); n: its elements.  NULL when no program has it.  On a CPU it is the Var itself;
- * elsewhere it is a copy of now, at an address that stays.  What the host changes counts: for inputs and step scalars in the
- * next run; for states and carried values from job_written on. */
+/* --- the host's side of Vars, after job_start ----------------------------------------------------------------------------- */
+
+int64_t job_size(const Job *job, const char *name); /* elements; -1: no program has it (also before job_start) */
+
+/* The host's view of a Var; n (may be NULL): its elements.  NULL when no program has it.  On a CPU it is the Var itself.
+ * Elsewhere inputs and step scalars have one, at an address that stays; what it holds counts in every run from then on.  So
+ * have outputs: a copy of what all has been computed that was started. */
 void *job_var(Job *job, const char *name, int64_t *n);
-void job_written(Job *job, const char *name);
+
+/* Elements first … first + n - 1 of what persists or is carried, out of the device's memory and into it. */
+void job_read(Job *job, const char *name, int64_t first, int64_t n, void *to);
+void job_write(Job *job, const char *name, int64_t first, int64_t n, const void *from);
+
+/* The same in parts, one after the other, for what the host has no room for: make fills part `first` … of the n elements (0 is
+ * the first of these), use looks at it.  On a CPU all is one part, in place. */
+typedef void JobMake(void *self, int64_t first, int64_t n, void *to);
+typedef void JobUse(void *self, int64_t first, int64_t n, const void *from);
+void job_put(Job *job, const char *name, int64_t first, int64_t n, JobMake *make, void *self);
+void job_get(Job *job, const char *name, int64_t first, int64_t n, JobUse *use, void *self);
+
+/* Values by a rule, made where they are kept: std times rng_normal of element, element + 1, …; or a constant.  A GPU's
+ * logarithm, sine and cosine may differ from the host's in the last bit of a double, so that about one value in 2^27 is
+ * another float, the next one. */
+typedef struct JobFill {
+  const Rng *normal; /* NULL: constant */
+  uint64_t element;
+  double std;
+  float constant;
+} JobFill;
+void job_fill(Job *job, const char *name, int64_t first, int64_t n, const JobFill *fill);
+
+/* Copies a small output (at most 256 bytes) aside as it stands behind all that has been started, without waiting; job_noted
+ * waits for the oldest of at most 4 such notes that was not looked at, and gives it, until the next job_note. */
+void job_note(Job *job, const char *name);
+const void *job_noted(Job *job);
+
+/* --- running -------------------------------------------------------------------------------------------------------------- */
 
 void job_run(Job *job, int program);
 

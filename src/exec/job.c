@@ -125,32 +125,17 @@ void job_close(Job *job) {
   text_close(&job->notes);
   if (job->device_collectives) comm_device_close(job->mesh);
   if (job->inputs) job_inputs_close(job);
+  job_host_close(job);
   if (job->module) dev_unload(job->module);
   if (job->base) dev_free(job->dev, job->base, job->nbytes);
 }
 
-static size_t var_bytes(const JobVar *v) { return (size_t)shape_size(&v->var->shape) * dtype_size(v->var->dtype); }
-
-void *job_var(Job *job, const char *name, int64_t *n) {
-  int i = job_find_var(job, name);
-  if (i < 0) return NULL;
-  JobVar *v = &job->vars.at[i];
-  if (n) *n = shape_size(&v->var->shape);
-  CHECK(job->base);
-  if (dev_is_host(job->dev)) return job->base + v->offset;
-  bool host_writes = v->var->class == VAR_INPUT || v->var->class == VAR_STEP;
-  if (!v->mirror) v->mirror = arena_alloc(job->arena, v->nbytes);
-  if (!host_writes) dev_copy_out(job->dev, v->mirror, job->base + v->offset, var_bytes(v));
-  return v->mirror;
-}
-
-void job_written(Job *job, const char *name) {
-  int i = job_find_var(job, name);
-  const JobVar *v = i < 0 ? NULL : &job->vars.at[i];
-  if (v && v->mirror) dev_copy_in(job->dev, job->base + v->offset, v->mirror, var_bytes(v));
-}
-
 /* --- running ------------------------------------------------------------------------------------------------------------- */
+
+static void run_big(void *self) {
+  const Bound *s = self;
+  s->big(&s->call);
+}
 
 static void run_step(Job *job, Bound *s) {
   switch (s->kind) {
@@ -161,7 +146,7 @@ static void run_step(Job *job, Bound *s) {
     if (s->gpu)
       gpu_run(job, s);
     else
-      s->big(&s->call);
+      dev_call(job->dev, run_big, s);
     break;
   case STEP_COLLECTIVE_START:
     if (s->host_in) dev_copy_out(job->dev, s->host_in, s->pointers[0], s->in_bytes);

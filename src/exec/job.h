@@ -32,8 +32,21 @@ typedef struct Bound {
 typedef struct JobVar {
   const Var *var;
   size_t offset, nbytes;
-  void *mirror; /* the host's copy, where memory is not the host's; NULL until asked for */
+  void *mirror; /* of inputs and outputs the host's copy, where memory is not the host's; NULL until asked for */
 } JobVar;
+
+/* host.c's */
+enum { PARTS = 2, NOTES = 4, NOTE_BYTES = 256 };
+
+typedef struct HostCopy {
+  char *at;
+  DevEvent *over; /* the device's last use of it */
+} HostCopy;
+
+typedef struct JobHost {
+  HostCopy parts[PARTS], notes[NOTES];
+  int64_t noted, looked; /* notes taken, and looked at */
+} JobHost;
 
 typedef struct JobProgram {
   const Program *program;
@@ -66,6 +79,7 @@ struct Job {
   Text notes;        /* for people, a line each */
   const char *tuned; /* what job_choices gives */
   Inputs *inputs;    /* NULL: the host writes to the device's memory itself */
+  JobHost host;
   bool device_collectives;
   Prof *prof; /* NULL: none */
 };
@@ -83,6 +97,12 @@ void job_fill_tables(const Job *job, const JobProgram *p);
 Inputs *job_inputs_open(Job *job);
 void job_inputs_send(Job *job);
 void job_inputs_close(Job *job);
+
+/* host.c: gives back what it took of the host's memory. */
+void job_host_close(Job *job);
+
+/* gpu_fill.c: n floats of device memory. */
+void gpu_fill_floats(Job *job, float *at, int64_t n, const JobFill *fill);
 
 /* gpu.c: notes a bound big op; prepares what needs no compiled code (while that is being built), then the rest (all ranks);
  * gives the step its row and plan. */

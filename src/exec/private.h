@@ -13,7 +13,8 @@ CommKind collective_kind(Op op);
 int64_t collective_count(const Step *step);
 
 /* gpu.c: the same questions of the rows for GPUs. */
-const char *gpu_plain(void); /* CUDA C that the plain rows call */
+const char *gpu_plain(void);     /* CUDA C that the plain rows call */
+const char *gpu_fill_code(void); /* gpu_fill.c: and job_fill */
 size_t gpu_workspace(const Step *step, const BigCall *call, const Choices *choices);
 
 /* code.c: the distinct kernels of a job's programs. */

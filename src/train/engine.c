@@ -133,52 +133,42 @@ static const char *state_name(const Engine *e, StateSlot slot, int unit) {
   return e->states->rows[i].name;
 }
 
-float *engine_state(const Engine *e, StateSlot slot, int unit) { return job_var(e->job, state_name(e, slot, unit), NULL); }
+bool engine_holds(const Engine *e, StateSlot slot, int unit) { return job_size(e->job, state_name(e, slot, unit)) >= 0; }
 
-void engine_written(Engine *e, StateSlot slot, int unit) { job_written(e->job, state_name(e, slot, unit)); }
-
-const float *engine_grad(const Engine *e, int unit) { return job_var(e->job, state_grad(e->arena, &e->states->units[unit]), NULL); }
-
-float *engine_updates(const Engine *e) { return engine_state(e, SLOT_SCALAR, -1); }
-
-/* Part of a parameter that one thread makes. */
-typedef struct InitPart {
-  const StateParam *param;
-  float *values;
-  int64_t first, n; /* elements of the parameter */
-} InitPart;
-
-typedef struct InitWork {
-  uint64_t seed;
-  VEC(InitPart) parts;
-} InitWork;
-
-enum { INIT_ELEMENTS = 1 << 16 };
-
-static void init_part(void *self, int64_t i) {
-  const InitWork *work = self;
-  const InitPart *part = &work->parts.at[i];
-  const StateParam *param = part->param;
-  Rng rng = rng_make(work->seed, RNG_INIT, param->name, 0);
-  if (param->init == INIT_NORMAL) rng_normals(&rng, (uint64_t)part->first, part->n, param->std, part->values);
-  for (int64_t k = 0; k < part->n && param->init != INIT_NORMAL; k++) part->values[k] = param->init == INIT_ONE;
+void engine_put(Engine *e, StateSlot slot, int unit, int64_t at, int64_t n, JobMake *make, void *self) {
+  job_put(e->job, state_name(e, slot, unit), at, n, make, self);
 }
+
+void engine_get(const Engine *e, StateSlot slot, int unit, int64_t at, int64_t n, JobUse *use, void *self) {
+  job_get(e->job, state_name(e, slot, unit), at, n, use, self);
+}
+
+void engine_get_grad(const Engine *e, int unit, int64_t at, int64_t n, JobUse *use, void *self) {
+  job_get(e->job, state_grad(e->arena, &e->states->units[unit]), at, n, use, self);
+}
+
+void engine_read(const Engine *e, StateSlot slot, int unit, int64_t at, int64_t n, float *to) {
+  job_read(e->job, state_name(e, slot, unit), at, n, to);
+}
+
+float engine_updates(const Engine *e) {
+  float updates;
+  engine_read(e, SLOT_SCALAR, -1, 0, 1, &updates);
+  return updates;
+}
+
+void engine_set_updates(Engine *e, float updates) { job_write(e->job, state_name(e, SLOT_SCALAR, -1), 0, 1, &updates); }
 
 /* Only this rank's elements are made: no rank ever holds a whole large tensor. */
 void engine_init(Engine *e, uint64_t seed) {
-  Arena *arena = arena_open();
-  InitWork work = {.seed = seed};
   for (int p = 0; p < e->states->nparams; p++) {
     const StateParam *param = &e->states->params[p];
     int64_t first, n, at;
     if (!state_piece(e->states, p, mesh_index(e->mesh, MESH_DP_SHARD), &first, &n, &at)) continue;
-    float *values = engine_state(e, SLOT_PARAM, param->unit) + at;
-    for (int64_t i = 0; i < n; i += INIT_ELEMENTS)
-      vec_push(arena, &work.parts, (InitPart){param, values + i, first + i, n - i < INIT_ELEMENTS ? n - i : INIT_ELEMENTS});
+    Rng rng = rng_make(seed, RNG_INIT, param->name, 0);
+    JobFill fill = {param->init == INIT_NORMAL ? &rng : NULL, (uint64_t)first, param->std, param->init == INIT_ONE};
+    job_fill(e->job, state_name(e, SLOT_PARAM, param->unit), at, n, &fill);
   }
-  dev_parallel(e->dev, work.parts.n, init_part, &work);
-  for (int u = 0; u < e->states->nunits; u++) engine_written(e, SLOT_PARAM, u);
-  arena_close(arena);
 }
 
 /* --- batches -------------------------------------------------------------------------------------------------------------- */
@@ -207,16 +197,29 @@ void engine_micro(Engine *e, int64_t pass) {
   job_run(e->job, e->micro[passes == 1 ? ONLY : pass == 0 ? FIRST : pass == passes - 1 ? LAST : MIDDLE]);
 }
 
-StepResult engine_update(Engine *e, double lr) {
+void engine_update_start(Engine *e, double lr) {
   *(float *)job_var(e->job, "lr", NULL) = (float)lr;
   job_run(e->job, e->update);
-  const float *m = job_var(e->job, "metrics", NULL);
+  job_note(e->job, "metrics");
+}
+
+StepResult engine_update_result(Engine *e) {
+  const float *m = job_noted(e->job);
   return (StepResult){m[METRIC_LOSS], m[METRIC_GRAD_NORM], m[METRIC_TOKENS], m[METRIC_APPLIED] != 0};
 }
 
-void engine_eval(Engine *e, double sums[2]) {
+StepResult engine_update(Engine *e, double lr) {
+  engine_update_start(e, lr);
+  return engine_update_result(e);
+}
+
+void engine_eval_start(Engine *e) {
   job_run(e->job, e->eval);
-  const float *eval = job_var(e->job, "eval", NULL);
+  job_note(e->job, "eval");
+}
+
+void engine_eval_result(Engine *e, double sums[2]) {
+  const float *eval = job_noted(e->job);
   sums[0] += eval[0];
   sums[1] += eval[1];
 }
@@ -235,28 +238,31 @@ const float *engine_next(Engine *e, const int32_t *ids, int64_t n) {
 const float *engine_logits(const Engine *e) { return job_var(e->job, "logits", NULL); }
 
 /* A parameter out of a unit's vector, of which each rank has its share (or all of it). */
-static void whole_tensor(Engine *e, int param, const float *mine, float *whole) {
+static void whole_tensor(Engine *e, int param, const char *vector, float *whole) {
   const StateParam *p = &e->states->params[param];
   const StateUnit *unit = &e->states->units[p->unit];
-  size_t n = (size_t)shape_size(&p->shape);
+  int64_t n = shape_size(&p->shape);
   if (!e->states->sharded) {
-    memcpy(whole, mine + p->offset, sizeof *whole * n);
+    job_read(e->job, vector, p->offset, n, whole);
     return;
   }
-  float *all = xmalloc(sizeof *all * (size_t)unit->padded);
+  float *mine = xmalloc(sizeof *mine * (size_t)unit->local), *all = xmalloc(sizeof *all * (size_t)unit->padded);
+  job_read(e->job, vector, 0, unit->local, mine);
   comm_gather(e->comm, mine, sizeof *mine * (size_t)unit->local, all);
-  memcpy(whole, all + p->offset, sizeof *whole * n);
+  memcpy(whole, all + p->offset, sizeof *whole * (size_t)n);
   free(all);
+  free(mine);
 }
 
 void engine_param(Engine *e, int param, float *whole) {
-  whole_tensor(e, param, engine_state(e, SLOT_PARAM, e->states->params[param].unit), whole);
+  whole_tensor(e, param, state_name(e, SLOT_PARAM, e->states->params[param].unit), whole);
 }
 
 void engine_gradient(Engine *e, int param, float *whole) {
   const StateParam *p = &e->states->params[param];
-  whole_tensor(e, param, engine_grad(e, p->unit), whole);
-  float counted = *(float *)job_var(e->job, "token_count", NULL);
+  whole_tensor(e, param, state_grad(e->arena, &e->states->units[p->unit]), whole);
+  float counted;
+  job_read(e->job, "token_count", 0, 1, &counted);
   float *counts = xmalloc(sizeof *counts * (size_t)comm_size(e->comm));
   comm_gather(e->comm, &counted, sizeof counted, counts);
   double total = 0;

@@ -35,17 +35,20 @@ JobStart engine_start(Engine *engine);
 
 /* --- parameters and states ------------------------------------------------------------------------------------------------ */
 
-/* This rank's vector of a slot of a unit; NULL where there is none (moments without training). */
-float *engine_state(const Engine *engine, StateSlot slot, int unit);
-const float *engine_grad(const Engine *engine, int unit); /* of the last step; NULL without training */
-/* Right after the host has changed what engine_state gave (SLOT_SCALAR, -1: engine_updates). */
-void engine_written(Engine *engine, StateSlot slot, int unit);
-float *engine_updates(const Engine *engine);     /* the count of applied updates, a state; NULL without training */
+/* Of this rank's vector of a slot of a unit, n elements from element `at` on; part by part as job_put and job_get, or at once. */
+bool engine_holds(const Engine *engine, StateSlot slot, int unit); /* moments and the scalar (unit -1): not without training */
+void engine_put(Engine *engine, StateSlot slot, int unit, int64_t at, int64_t n, JobMake *make, void *self);
+void engine_get(const Engine *engine, StateSlot slot, int unit, int64_t at, int64_t n, JobUse *use, void *self);
+void engine_read(const Engine *engine, StateSlot slot, int unit, int64_t at, int64_t n, float *to);
+void engine_get_grad(const Engine *engine, int unit, int64_t at, int64_t n, JobUse *use, void *self); /* of the last step */
+float engine_updates(const Engine *engine); /* the count of applied updates, a state */
+void engine_set_updates(Engine *engine, float updates);
 void engine_init(Engine *engine, uint64_t seed); /* initial weights, by name and element alone */
 
 /* --- batches -------------------------------------------------------------------------------------------------------------- */
 
-/* Copies sequences·positions ids and labels (negative: ignored) to where the programs read them, and sorts. */
+/* For the next micro-step or evaluation.  Copies sequences·positions ids and labels (negative: ignored) to where the programs read
+ * them, and sorts. */
 void engine_batch(Engine *engine, const int32_t *ids, const int32_t *labels);
 
 void engine_micro(Engine *engine, int64_t pass); /* 0 … passes - 1 */
@@ -55,9 +58,13 @@ typedef struct StepResult {
   bool applied;
 } StepResult;
 StepResult engine_update(Engine *engine, double lr);
+/* The same in two: the first does not wait; the second gives the results of updates in their order. */
+void engine_update_start(Engine *engine, double lr);
+StepResult engine_update_result(Engine *engine);
 
-/* Adds this batch's loss sum and token count, of all ranks, to sums. */
-void engine_eval(Engine *engine, double sums[2]);
+/* Of the batch; then, in their order, what batches add to sums: the loss sum and the token count, of all ranks. */
+void engine_eval_start(Engine *engine);
+void engine_eval_result(Engine *engine, double sums[2]);
 
 /* The logits (V) behind the first n of ids; n <= positions.  Valid until the next call. */
 const float *engine_next(Engine *engine, const int32_t *ids, int64_t n);

@@ -18,8 +18,10 @@ static void evaluate(Run *run, int val) {
   for (int64_t first = 0; first < n; first += D * micro) {
     data_val(run->data, val, first + mesh_dp_index(run->mesh) * micro, n, micro, run->ids, run->labels);
     engine_batch(run->engine, run->ids, run->labels);
-    engine_eval(run->engine, sums);
+    engine_eval_start(run->engine);
+    if (first) engine_eval_result(run->engine, sums); /* of the batch before: the device goes on meanwhile */
   }
+  engine_eval_result(run->engine, sums);
   run->eval_loss = sums[0] / sums[1];
   EvalEvent event = {.step = run->step,
                      .name = data_val_name(run->data, val),

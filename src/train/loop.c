@@ -18,70 +18,111 @@ static double memory_gib(const Run *run) {
   return (host ? (double)(process_peak() - run->memory_before) : (double)dev_allocated_peak(run->dev)) / (1 << 30);
 }
 
+/* Forward and backward of a step's micro-batches, started. */
+static void start_passes(Run *run, int64_t step) {
+  const Batch *b = &run->batch;
+  int64_t D = mesh_dp_size(run->mesh), d = mesh_dp_index(run->mesh);
+  for (int64_t pass = 0; pass < b->passes; pass++) {
+    prof_span_begin(run->prof, "data");
+    data_train(run->data, (step - 1) * b->sequences + (pass * D + d) * b->micro, b->micro, run->ids, run->labels);
+    engine_batch(run->engine, run->ids, run->labels);
+    prof_span_end(run->prof);
+    engine_micro(run->engine, pass);
+  }
+}
+
+typedef struct Search {
+  bool found, nan;
+} Search;
+
+static void search(void *self, int64_t first, int64_t n, const void *from) {
+  (void)first;
+  Search *s = self;
+  const float *grad = from;
+  for (int64_t i = 0; i < n && !s->found; i++) {
+    s->found = !isfinite(grad[i]);
+    s->nan = isnan(grad[i]);
+  }
+}
+
 /* Where the first number that is none stands among this rank's gradients, on all ranks; "" when nowhere. */
 static void find_nonfinite(const Run *run, char *text, size_t nbytes) {
   const StateTable *states = engine_states(run->engine);
-  bool found = false;
-  for (int p = 0; p < states->nparams && !found; p++) {
+  Search s = {false, false};
+  for (int p = 0; p < states->nparams && !s.found; p++) {
     int64_t first, n, at;
     if (!state_piece(states, p, mesh_index(run->mesh, MESH_DP_SHARD), &first, &n, &at)) continue;
-    const float *grad = engine_grad(run->engine, states->params[p].unit) + at;
-    for (int64_t i = 0; i < n && !found; i++)
-      if (!isfinite(grad[i])) {
-        found = true;
-        snprintf(text, nbytes, "%s first in %s gradient, rank %d (%s)", isnan(grad[i]) ? "nan" : "inf", states->params[p].name,
-                 comm_rank(run->comm), comm_node(run->comm));
-      }
+    engine_get_grad(run->engine, states->params[p].unit, at, n, search, &s);
+    if (s.found)
+      snprintf(text, nbytes, "%s first in %s gradient, rank %d (%s)", s.nan ? "nan" : "inf", states->params[p].name,
+               comm_rank(run->comm), comm_node(run->comm));
   }
-  if (!comm_any_reason(run->comm, found, text, nbytes)) snprintf(text, nbytes, "the gradient's norm is not finite");
+  if (!comm_any_reason(run->comm, s.found, text, nbytes)) snprintf(text, nbytes, "the gradient's norm is not finite");
 }
 
-/* The update has left everything as it was. */
-static void step_skipped(Run *run) {
+/* The update has left everything as it was.  ahead: the next step's passes are under way, and its gradients lie where this
+ * one's were; since the parameters are the same, this one's can be had again. */
+static void step_skipped(Run *run, int64_t step, bool ahead) {
   char where[256];
+  if (ahead) start_passes(run, step);
   find_nonfinite(run, where, sizeof where);
   if (run->config->health.nonfinite == NONFINITE_STOP)
     fail(FAIL_INPUT,
          "step %lld: %s\nhelp: a lower train.lr or a longer train.warmup; health.nonfinite: skip passes over such steps",
-         (long long)run->step, where);
-  if (run_speaks(run)) lines_warn(run->lines, run->step, "step skipped: %s", where);
+         (long long)step, where);
+  if (run_speaks(run)) lines_warn(run->lines, step, "step skipped: %s", where);
+  if (ahead) start_passes(run, step + 1);
 }
 
-static void step_tell(Run *run, const StepResult *result, double lr, double seconds) {
+static void step_tell(Run *run, int64_t step, const StepResult *result, double seconds) {
   if (!run_speaks(run)) return;
-  StepEvent event = {.step = run->step,
-                     .tokens = run->step * run->batch.tokens,
+  StepEvent event = {.step = step,
+                     .tokens = step * run->batch.tokens,
                      .step_tokens = run->batch.tokens,
                      .loss = result->loss,
                      .grad_norm = result->grad_norm,
-                     .lr = lr,
+                     .lr = run->open_lr,
                      .seconds = seconds,
                      .memory_gib = memory_gib(run)};
   lines_step(run->lines, &event);
   metrics_step(run->metrics, &run->shape.speed, &event);
 }
 
-static void step(Run *run) {
-  const Batch *b = &run->batch;
-  int64_t D = mesh_dp_size(run->mesh), d = mesh_dp_index(run->mesh);
-  double begin = clock_seconds(), lr = lr_at(&run->schedule, run->step);
-  prof_step_begin(run->prof, run->step + 1);
-  for (int64_t pass = 0; pass < b->passes; pass++) {
-    prof_span_begin(run->prof, "data");
-    data_train(run->data, run->step * b->sequences + (pass * D + d) * b->micro, b->micro, run->ids, run->labels);
-    engine_batch(run->engine, run->ids, run->labels);
-    prof_span_end(run->prof);
-    engine_micro(run->engine, pass);
-  }
-  StepResult result = engine_update(run->engine, lr);
-  run->step++;
+/* Waits for the update that is under way, if one is, and tells. */
+static void conclude(Run *run, bool ahead) {
+  int64_t step = run->open;
+  if (!step) return;
+  StepResult result = engine_update_result(run->engine);
+  double now = clock_seconds(), seconds = now - run->since;
+  run->since = now;
+  run->open = 0;
   run->loss = result.loss;
-  double seconds = clock_seconds() - begin;
   prof_span_begin(run->prof, "metrics");
-  step_tell(run, &result, lr, seconds);
+  step_tell(run, step, &result, seconds);
   prof_span_end(run->prof);
-  if (!result.applied) step_skipped(run);
+  if (!result.applied) step_skipped(run, step, ahead);
+}
+
+/* What a step gave is read when the next one's passes have been started: the device does not wait for us in between.  A CPU has
+ * nothing to do meanwhile; and steps that are recorded do not mingle, nor those before them. */
+static void step(Run *run) {
+  double begin = clock_seconds();
+  if (!run->open) run->since = begin;
+  prof_step_begin(run->prof, run->step + 1);
+  start_passes(run, run->step + 1);
+  conclude(run, true);
+  run->open = ++run->step;
+  run->open_lr = lr_at(&run->schedule, run->step - 1);
+  engine_update_start(run->engine, run->open_lr);
+  if (dev_is_host(run->dev) || run->step <= run->config->profile.steps.last) conclude(run, false);
   prof_step_end(run->prof);
+  run->spent[SPENT_TRAINING] += clock_seconds() - begin;
+}
+
+/* So that run->step is done, and told. */
+static void finish_step(Run *run) {
+  double begin = clock_seconds();
+  conclude(run, false);
   run->spent[SPENT_TRAINING] += clock_seconds() - begin;
 }
 
@@ -109,10 +150,14 @@ static bool step_all(Run *run) {
     run_profile_before(run);
     step(run);
     exchange(run, &in_flight, wanted);
-    if (is_due(run, run->config->eval.every) && data_vals(run->data)) run_evaluate(run);
-    if (is_due(run, run->config->checkpoint.every) || wanted[WISH_SAVE]) run_save(run);
+    bool evaluate = is_due(run, run->config->eval.every) && data_vals(run->data);
+    bool save = is_due(run, run->config->checkpoint.every) || wanted[WISH_SAVE];
+    if (evaluate || save) finish_step(run);
+    if (evaluate) run_evaluate(run);
+    if (save) run_save(run);
     run_profile_after(run);
   }
+  finish_step(run);
   if (in_flight) comm_control_finish(run->comm, rest);
   run_profile_close(run);
   return run->step < run->shape.last_step;

@@ -220,7 +220,10 @@ static int choose_card(Comm *comm, int *near) {
 
 Dev *setup_device(const Config *c, Comm *comm, int threads, const char *fallback) {
   bool cuda = c->device.kind == DEVICE_KIND_CUDA;
-  DevOptions options = {.kind = cuda ? "cuda" : "cpu", .compiler = c->cpu.compiler, .fallback = fallback, .threads = threads};
+  bool apart = c->device.kind == DEVICE_KIND_APART;
+  if (apart && !strcmp(c->cpu.compiler, "none")) config_fail(c, "cpu.compiler", "cc", "the interpreter wants device.kind: cpu");
+  const char *kind = cuda ? "cuda" : apart ? "apart" : "cpu";
+  DevOptions options = {.kind = kind, .compiler = c->cpu.compiler, .fallback = fallback, .threads = threads};
   if (cuda) {
     int near;
     options.gpu = choose_card(comm, &near);
@@ -275,16 +278,26 @@ void setup_check_weights(const StateTable *states, const char *path) {
   safetensors_close(s);
 }
 
+typedef struct WeightRange {
+  const Safetensors *from;
+  const SafeTensor *tensor;
+  int64_t first;
+} WeightRange;
+
+static void read_weights(void *self, int64_t first, int64_t n, void *to) {
+  const WeightRange *range = self;
+  safetensors_read_f32(range->from, range->tensor, range->first + first, n, to);
+}
+
 void setup_weights(Engine *engine, Comm *comm, Mesh *mesh, const char *path) {
   Safetensors *s = safetensors_open(path);
   const StateTable *states = engine_states(engine);
   refuse_extra(s, states);
   for (int p = 0; p < states->nparams; p++) {
-    int64_t first, n, at;
-    const SafeTensor *t = find_weight(s, &states->params[p], path);
-    if (!state_piece(states, p, mesh_index(mesh, MESH_DP_SHARD), &first, &n, &at)) continue;
-    safetensors_read_f32(s, t, first, n, engine_state(engine, SLOT_PARAM, states->params[p].unit) + at);
-    engine_written(engine, SLOT_PARAM, states->params[p].unit);
+    WeightRange range = {s, find_weight(s, &states->params[p], path), 0};
+    int64_t n, at;
+    if (!state_piece(states, p, mesh_index(mesh, MESH_DP_SHARD), &range.first, &n, &at)) continue;
+    engine_put(engine, SLOT_PARAM, states->params[p].unit, at, n, read_weights, &range);
   }
   safetensors_close(s);
   comm_barrier(comm);

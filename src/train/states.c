@@ -15,28 +15,40 @@ static const char *tensor_path(Arena *arena, StateSlot slot, const StateParam *p
   return arena_printf(arena, "%s/%s", slot_folders[slot], param->name);
 }
 
-/* The part of a parameter that this rank saves: its shard, or where every rank has all an equal part; *at is its place in the
- * unit's vector. */
-static CkptPiece piece_of(const StateTable *states, Mesh *mesh, int p, int64_t *at) {
+/* Where the part of a parameter that this rank saves lies in its unit's vector. */
+typedef struct Source {
+  const Engine *engine;
+  StateSlot slot;
+  int unit;
+  int64_t at, n;
+} Source;
+
+static void feed(void *self, CkptTake *take, void *taker) {
+  const Source *s = self;
+  engine_get(s->engine, s->slot, s->unit, s->at, s->n, take, taker);
+}
+
+/* This rank's shard; or where every rank has all, an equal part. */
+static CkptPiece piece_of(const StateTable *states, Mesh *mesh, int p, Source *source) {
   const StateParam *param = &states->params[p];
-  int64_t n = shape_size(&param->shape), first = 0, count = 0, r = mesh_index(mesh, MESH_DP_SHARD), R = states->ranks;
+  int64_t n = shape_size(&param->shape), first = 0, r = mesh_index(mesh, MESH_DP_SHARD), R = states->ranks;
   if (states->sharded) {
-    state_piece(states, p, (int)r, &first, &count, at);
+    if (!state_piece(states, p, (int)r, &first, &source->n, &source->at)) source->n = 0;
   } else {
     first = n / R * r + (r < n % R ? r : n % R);
-    count = n / R + (r < n % R);
-    *at = param->offset + first;
+    source->n = n / R + (r < n % R);
+    source->at = param->offset + first;
   }
-  return (CkptPiece){first, count > 0 ? count : 0, NULL};
+  return (CkptPiece){.first = first, .n = source->n, .feed = feed, .self = source};
 }
 
 static CkptTensor tensor_of(Arena *arena, Mesh *mesh, const Engine *engine, StateSlot slot, int p) {
   const StateTable *states = engine_states(engine);
   const StateParam *param = &states->params[p];
   CkptPiece *piece = arena_new(arena, CkptPiece);
-  int64_t at = 0;
-  *piece = piece_of(states, mesh, p, &at);
-  if (piece->n) piece->at = engine_state(engine, slot, param->unit) + at;
+  Source *source = arena_new(arena, Source);
+  *source = (Source){engine, slot, param->unit, 0, 0};
+  *piece = piece_of(states, mesh, p, source);
   CkptTensor t = {.path = tensor_path(arena, slot, param),
                   .dtype = DT_F32,
                   .rank = param->shape.rank,
@@ -50,12 +62,13 @@ bool try_states_save(Comm *comm, Mesh *mesh, const Engine *engine, const StatesS
   Arena *arena = arena_open();
   const StateTable *states = engine_states(engine);
   bool first = comm_rank(comm) == 0;
+  float updates = engine_updates(engine);
   CkptTensor *tensors = arena_array(arena, CkptTensor, STATE_SLOTS * states->nparams + COUNTERS), *t = tensors;
   for (StateSlot slot = SLOT_PARAM; slot <= SLOT_V; slot++)
     for (int p = 0; p < states->nparams; p++) *t++ = tensor_of(arena, mesh, engine, slot, p);
-  CkptPiece updates = {0, 1, engine_updates(engine)}, step = {0, 1, &save->step};
-  *t++ = (CkptTensor){.path = "/state/updates", .dtype = DT_F32, .pieces = &updates, .n_pieces = first};
-  *t++ = (CkptTensor){.path = "/state/step", .dtype = DT_I64, .pieces = &step, .n_pieces = first};
+  CkptPiece counters[COUNTERS] = {{.n = 1, .at = &updates}, {.n = 1, .at = &save->step}};
+  *t++ = (CkptTensor){.path = "/state/updates", .dtype = DT_F32, .pieces = &counters[0], .n_pieces = first};
+  *t++ = (CkptTensor){.path = "/state/step", .dtype = DT_I64, .pieces = &counters[1], .n_pieces = first};
   CkptSave all = {save->folder, save->step, tensors, (int)(t - tensors), save->texts, save->n_texts, save->facts, save->n_facts};
   bool ok = try_ckpt_write(comm, &all, why);
   arena_close(arena);
@@ -71,24 +84,35 @@ static void check_shape(const Ckpt *ckpt, const char *path, const Shape *want) {
          e ? "has another shape than the model's" : "is not there");
 }
 
+/* A range of a tensor of a checkpoint. */
+typedef struct Saved {
+  const Ckpt *ckpt;
+  const char *path;
+  int64_t first;
+} Saved;
+
+static void read_part(void *self, int64_t first, int64_t n, void *to) {
+  const Saved *saved = self;
+  ckpt_read(saved->ckpt, saved->path, DT_F32, saved->first + first, n, to);
+}
+
 void states_load(Engine *engine, Mesh *mesh, const Ckpt *ckpt) {
   Arena *arena = arena_open();
   const StateTable *states = engine_states(engine);
   for (StateSlot slot = SLOT_PARAM; slot <= SLOT_V; slot++)
     for (int p = 0; p < states->nparams; p++) {
       const StateParam *param = &states->params[p];
-      float *vector = engine_state(engine, slot, param->unit);
-      int64_t first, n, at;
-      if (!vector) continue; /* moments, of an engine that does not train */
-      const char *path = tensor_path(arena, slot, param);
-      check_shape(ckpt, path, &param->shape);
-      if (!state_piece(states, p, mesh_index(mesh, MESH_DP_SHARD), &first, &n, &at)) continue;
-      ckpt_read(ckpt, path, DT_F32, first, n, vector + at);
-      engine_written(engine, slot, param->unit);
+      Saved saved = {ckpt, tensor_path(arena, slot, param), 0};
+      int64_t n, at;
+      if (!engine_holds(engine, slot, param->unit)) continue; /* moments, of an engine that does not train */
+      check_shape(ckpt, saved.path, &param->shape);
+      if (!state_piece(states, p, mesh_index(mesh, MESH_DP_SHARD), &saved.first, &n, &at)) continue;
+      engine_put(engine, slot, param->unit, at, n, read_part, &saved);
     }
-  if (engine_updates(engine)) {
-    ckpt_read(ckpt, "/state/updates", DT_F32, 0, 1, engine_updates(engine));
-    engine_written(engine, SLOT_SCALAR, -1);
+  if (engine_holds(engine, SLOT_SCALAR, -1)) {
+    float updates;
+    ckpt_read(ckpt, "/state/updates", DT_F32, 0, 1, &updates);
+    engine_set_updates(engine, updates);
   }
   arena_close(arena);
 }

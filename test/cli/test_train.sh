@@ -92,6 +92,19 @@ test_starts_are_told_in_numbers() {
   expect_out "^ready +$(sed -nE 's/.*"attempt":2,.*"kernels":[0-9]+,.*,"seconds":([0-9]+\.[0-9]).*/\1/p' run/metrics.jsonl)"
 }
 
+# On a device whose memory is not the host's: what goes up, what comes back, and in which order.
+test_a_device_with_its_own_memory_changes_no_bits() {
+  write_run
+  train 2 run.folder=a eval.every=4steps checkpoint.every=4steps
+  train 2 run.folder=b eval.every=4steps checkpoint.every=4steps device.kind=apart
+  expect_same a b
+  expect_equal "$(grep -o '"type":"eval".*"tokens":[0-9]*' a/metrics.jsonl)" "$(grep -o '"type":"eval".*"tokens":[0-9]*' b/metrics.jsonl)"
+  train 2 run.folder=c train.stop_after=5steps device.kind=apart
+  train 1 run.folder=c train.stop_after=8steps parallel.strategy=full_shard
+  train 2 run.folder=c parallel.strategy=full_shard device.kind=apart
+  expect_close a c
+}
+
 test_recomputation_changes_no_bits() {
   write_run
   train 2 run.folder=a
@@ -265,6 +278,9 @@ test_a_learning_rate_that_is_too_high_is_skipped_or_stops() {
   train 2 train.weight_decay=10 # a weight becomes -9 times itself
   expect_err '^warn +[0-9]+  step skipped: (inf|nan) first in model\..* gradient, rank [01] '
   expect_out '^step     100 .*  nan '
+  grep '^warn' err > want
+  train 2 train.weight_decay=10 device.kind=apart run.folder=c # which knows a step later
+  grep '^warn' err | cmp - want
   fails 2 2 train.weight_decay=10 health.nonfinite=stop run.folder=b
   expect_err '^error: step [0-9]+: (inf|nan) first in model'
   expect_err '^help: a lower train.lr'

@@ -59,7 +59,7 @@ static inline void case_cut(Arena *arena, CkptTensor *t, int k, int rank, int si
     if ((int)(w[1] % (uint32_t)size) == rank) {
       char *at = arena_alloc(arena, (size_t)take * dtype_size(t->dtype));
       for (int64_t i = 0; i < take; i++) case_put(at, t->dtype, i, case_value(k, first + i, step));
-      pieces[t->n_pieces++] = (CkptPiece){first, take, at};
+      pieces[t->n_pieces++] = (CkptPiece){.first = first, .n = take, .at = at};
     }
     first += take;
   }

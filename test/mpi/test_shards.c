@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* A small model trained on as many ranks as there are, by the interpreter: sharded or not it is the same training, on all
  * ranks, and what pads the shards stays zero. */
+#include <stdlib.h>
 #include <string.h>
 
 #include "src/base/rng.h"
@@ -66,9 +67,11 @@ static int count_stray(Engine *engine) {
   int stray = 0;
   for (StateSlot slot = SLOT_PARAM; slot <= SLOT_V; slot++)
     for (int u = 0; u < t->nunits; u++) {
-      const float *at = engine_state(engine, slot, u);
-      int64_t first = t->sharded ? me * t->units[u].local : 0;
-      for (int64_t i = 0; i < t->units[u].local; i++) stray += first + i >= t->units[u].n && at[i] != 0;
+      int64_t n = t->units[u].local, first = t->sharded ? me * n : 0;
+      float *at = xmalloc(sizeof *at * (size_t)n);
+      engine_read(engine, slot, u, 0, n, at);
+      for (int64_t i = 0; i < n; i++) stray += first + i >= t->units[u].n && at[i] != 0;
+      free(at);
     }
   return stray;
 }

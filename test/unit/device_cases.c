@@ -84,20 +84,26 @@ static double element(const void *at, DType dtype, int64_t i) {
                            : ((const uint8_t *)at)[i];
 }
 
+/* Whatever the Var is, and wherever. */
+static void put_var(Job *job, const Var *var, const double *values, Arena *arena) {
+  int64_t n = shape_size(&var->shape);
+  void *at = arena_alloc(arena, (size_t)n * dtype_size(var->dtype));
+  fill(at, var->dtype, values, n);
+  if (var->class == VAR_INPUT || var->class == VAR_STEP)
+    memcpy(job_var(job, var->name, NULL), at, (size_t)n * dtype_size(var->dtype));
+  else
+    job_write(job, var->name, 0, n, at);
+}
+
 static void **run_case(const DeviceCase *c, Job *job, int program, Arena *arena) {
   const Graph *g = c->graph;
   void **left = arena_array(arena, void *, g->vars.n);
-  for (int v = 0; v < g->vars.n; v++) {
-    int64_t n;
-    void *at = job_var(job, g->vars.at[v].name, &n);
-    fill(at, g->vars.at[v].dtype, c->before[v], n);
-  }
+  for (int v = 0; v < g->vars.n; v++) put_var(job, &g->vars.at[v], c->before[v], arena);
   job_run(job, program);
   for (int v = 0; v < g->vars.n; v++) {
-    int64_t n;
-    void *at = job_var(job, g->vars.at[v].name, &n);
-    size_t nbytes = (size_t)n * dtype_size(g->vars.at[v].dtype);
-    left[v] = memcpy(arena_alloc(arena, nbytes), at, nbytes);
+    int64_t n = shape_size(&g->vars.at[v].shape);
+    left[v] = arena_alloc(arena, (size_t)n * dtype_size(g->vars.at[v].dtype));
+    job_read(job, g->vars.at[v].name, 0, n, left[v]);
   }
   return left;
 }

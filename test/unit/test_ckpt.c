@@ -67,9 +67,12 @@ TEST(what_is_saved_loads_and_verifies) {
   ckpt_close(c);
 }
 
+#define PIECE(begin, count, from)                                                                                                  \
+  { .first = begin, .n = count, .at = from }
+
 TEST(pieces_that_do_not_cover_are_our_fault) {
   float x[6] = {0};
-  CkptPiece gap[2] = {{0, 3, x}, {4, 2, x}}, twice[2] = {{0, 4, x}, {3, 3, x}}, part[1] = {{0, 5, x}};
+  CkptPiece gap[2] = {PIECE(0, 3, x), PIECE(4, 2, x)}, twice[2] = {PIECE(0, 4, x), PIECE(3, 3, x)}, part[1] = {PIECE(0, 5, x)};
   CkptTensor t = {.path = "/model/x", .dtype = DT_F32, .rank = 1, .shape = {6}, .pieces = gap, .n_pieces = 2};
   CkptSave s = {check_folder(), 1, &t, 1, NULL, 0, NULL, 0};
   EXPECT_FAIL(FAIL_BUG, "CHECK", try_ckpt_write(comm, &s, NULL));

@@ -72,8 +72,11 @@ static int count_stray(Engine *engine) {
   int stray = 0;
   for (StateSlot slot = SLOT_PARAM; slot <= SLOT_V; slot++)
     for (int u = 0; u < states->nunits; u++) { /* one rank: it holds all of the unit */
-      const float *at = engine_state(engine, slot, u);
-      for (int64_t i = states->units[u].n; i < states->units[u].padded; i++) stray += at[i] != 0;
+      int64_t first = states->units[u].n, n = states->units[u].padded - first;
+      float *at = xmalloc(sizeof *at * (size_t)n);
+      engine_read(engine, slot, u, first, n, at);
+      for (int64_t i = 0; i < n; i++) stray += at[i] != 0;
+      free(at);
     }
   return stray;
 }
@@ -101,7 +104,8 @@ static Trained train_on(const EngineOptions *o, int distinct) {
     }
     t.step[s] = engine_update(engine, 1e-2);
   }
-  engine_eval(engine, t.eval);
+  engine_eval_start(engine);
+  engine_eval_result(engine, t.eval);
   const StateTable *states = engine_states(engine);
   t.nparams = states->nparams;
   t.n = arena_array(t.arena, int64_t, t.nparams);
