@@ -44,7 +44,6 @@ void *cuda_capture_end(Dev *dev) {
   CUDA(cudaStreamEndCapture(stream, &graph));
   CUDA(cudaGraphInstantiate(&executable, graph, cudaGraphInstantiateFlagUseNodePriority)); /* streams have theirs */
   CUDA(cudaGraphDestroy(graph));
-  CUDA(cudaGraphUpload(executable, stream));
   return executable;
 }
 
