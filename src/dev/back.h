@@ -29,7 +29,7 @@ typedef struct DevOps {
   void (*call)(Dev *dev, void (*body)(void *self), void *self); /* NULL: at once */
   void (*sync)(Dev *dev);
   bool (*try_sync)(Dev *dev, Why *why); /* NULL: what has been started has ended */
-  void *(*stream)(Dev *dev); /* NULL: none, and memory is the host's */
+  void *(*stream)(Dev *dev);            /* NULL: none, and memory is the host's */
   void (*event_open)(DevEvent *event);
   void (*event_close)(DevEvent *event);
   void (*event_record)(DevEvent *event);

@@ -116,7 +116,7 @@ void dev_launch(Dev *dev, void *function, void *const *pointers, int n, const De
 void dev_call(Dev *dev, void (*body)(void *self), void *self);
 /* What launches go into, for libraries: cuda's cudaStream_t; NULL elsewhere. */
 void *dev_stream(Dev *dev);
-void dev_sync(Dev *dev); /* until all that was started has ended; ends the job when something failed */
+void dev_sync(Dev *dev);               /* until all that was started has ended; ends the job when something failed */
 bool dev_try_sync(Dev *dev, Why *why); /* the same, but for the end */
 /* look(self, seconds waited so far) is called now and then while the host waits for the device: it may end the job.  NULL:
  * nobody looks. */
