@@ -322,7 +322,7 @@ static void print_entry(Gen *g) {
 void gen_c(const Kernel *kernel, const char *symbol, Text *text) {
   static const LoopsKeep keep = {KEPT_BYTES, false};
   Arena *arena = arena_open();
-  Gen g = {kernel, loops_make(arena, kernel, &keep), symbol, text, 0};
+  Gen g = {kernel, loops_make(arena, kernel, &keep), symbol, text, 0, "int64_t"};
   gen_comment(&g);
   print_part(&g);
   print_entry(&g);

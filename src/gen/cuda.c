@@ -381,7 +381,7 @@ static GenLaunch print_rows(Cuda *c) {
   cuda_scalars(c, LEVEL_CONST, 0);
   const char *row = c->across ? "%" : "/", *t = c->across ? "/" : "%";
   gen_line(&c->g, "const int t = threadIdx.x %s %d;", t, c->across ? c->rows : c->threads);
-  gen_line(&c->g, "const int64_t row = (int64_t)blockIdx.x * %d + threadIdx.x %s %d;", c->rows, row,
+  gen_line(&c->g, "const %s row = (%s)blockIdx.x * %d + threadIdx.x %s %d;", c->g.index, c->g.index, c->rows, row,
            c->across ? c->rows : c->threads);
   if (l->rows % c->rows) gen_line(&c->g, "if (row >= %" PRId64 ") return;", l->rows);
   if (is_shared(c)) gen_line(&c->g, "const int turn = 0;");
@@ -437,7 +437,7 @@ static void print_sums_close(Cuda *c) {
 static void open_row(Cuda *c, const char *condition, const char *row) {
   gen_line(&c->g, "if (%s) {", condition);
   c->g.indent++;
-  gen_line(&c->g, "const int64_t row = %s;", row);
+  gen_line(&c->g, "const %s row = %s;", c->g.index, row);
   gen_indices(&c->g, 0);
 }
 
@@ -456,7 +456,7 @@ static void print_advance(Cuda *c) {
   open_row(c, "at + 1 < next", "at + 1");
   load_held(c, 'n', PICK_ROW);
   cuda_end(c);
-  gen_line(&c->g, "const int64_t row = at;");
+  gen_line(&c->g, "const %s row = at;", c->g.index);
 }
 
 /* What is loaded before the first row of a block. */
@@ -481,12 +481,13 @@ static GenLaunch print_blocks(Cuda *c) {
   cuda_scalars(c, LEVEL_CONST, 0);
   gen_line(&c->g, "const int t = threadIdx.x;");
   print_sums_open(c);
-  gen_line(&c->g, "const int64_t first = (int64_t)blockIdx.x * %" PRId64 ";", l->unit_rows);
-  gen_line(&c->g, "const int64_t next = first + %" PRId64 " < %" PRId64 " ? first + %" PRId64 " : %" PRId64 ";", l->unit_rows,
+  const char *type = c->g.index;
+  gen_line(&c->g, "const %s first = (%s)blockIdx.x * %" PRId64 ";", type, type, l->unit_rows);
+  gen_line(&c->g, "const %s next = first + %" PRId64 " < %" PRId64 " ? first + %" PRId64 " : %" PRId64 ";", type, l->unit_rows,
            l->rows, l->unit_rows, l->rows);
   if (c->early) print_blocks_early(c);
   const char *row = c->ahead ? "at" : "row";
-  gen_line(&c->g, "for (int64_t %s = first; %s < next; %s++) {", row, row, row);
+  gen_line(&c->g, "for (%s %s = first; %s < next; %s++) {", type, row, row, row);
   c->g.indent++;
   if (c->ahead) print_advance(c);
   if (is_shared(c)) gen_line(&c->g, "const int turn = row %% 2;");
@@ -500,7 +501,7 @@ static GenLaunch print_blocks(Cuda *c) {
 
 static void print_head(Cuda *c, int threads) {
   const Kernel *k = c->g.kernel;
-  text_printf(c->g.text, "extern \"C\" __global__ void __launch_bounds__(%d, 1) %s(", threads, c->g.symbol);
+  text_printf(c->g.text, "extern \"C\" __global__ void __launch_bounds__(%d, %d) %s(", threads, c->resident, c->g.symbol);
   for (int i = 0; i < k->ninputs; i++)
     text_printf(c->g.text, "%sconst %s *i%d", i ? ", " : "", gen_memory_type[k->inputs[i].dtype], i);
   for (int o = 0; o < k->noutputs; o++)
@@ -514,6 +515,7 @@ GenLaunch gen_cuda(const Kernel *kernel, const char *symbol, uint64_t aligned, T
   CHECK(kernel->ninputs + kernel->noutputs <= STEP_ARGS);
   cuda_shape_rows(&c, kernel);
   const Loops *l = c.g.loops = loops_make(arena, kernel, &(LoopsKeep){cuda_kept_most(&c, kernel), true});
+  c.g.index = cuda_index_type(&c);
   cuda_shape_held(&c);
   if (l->pointwise) cuda_shape_pointwise(&c);
   bool tiled = l->pointwise && cuda_is_tiled(&c);

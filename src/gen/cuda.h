@@ -23,6 +23,7 @@ typedef struct Cuda {
   bool early;                 /* all that a row reads is loaded before its first sweep */
   bool ahead;                 /* and while the row before is worked on */
   bool sums_held;             /* sums of columns are in registers */
+  int resident;               /* blocks that a multiprocessor is to have room for */
 } Cuda;
 
 const KernelArg *cuda_argument(const Kernel *k, int arg); /* inputs, then outputs */
@@ -33,6 +34,7 @@ size_t cuda_kept_most(const Cuda *c, const Kernel *k);
 void cuda_shape_held(Cuda *c); /* once loops are known */
 void cuda_shape_pointwise(Cuda *c);
 
+const char *cuda_index_type(const Cuda *c); /* for rows and offsets of rows: 32 bits spare registers */
 int64_t cuda_column_stride(const Cuda *c, int arg);
 bool cuda_is_full_input(const Cuda *c, int value);  /* that the kernel reads along the columns */
 bool cuda_is_constant(const Cuda *c, int value);    /* a full input that is the same in all rows */

@@ -12,7 +12,9 @@ enum {
   HELD = 32,          /* registers of an input's row that a thread may hold */
   HELD_LENGTH = 1536, /* columns a thread times values: so much code is unrolled */
   IN_FLIGHT = 8,
-  AHEAD_REGISTERS = 40
+  FEW_REGISTERS = 36, /* of data: with those of the arithmetic, few enough for RESIDENT threads of a multiprocessor */
+  FEW_COLUMNS = 16,
+  RESIDENT = 1024
 };
 
 const KernelArg *cuda_argument(const Kernel *k, int arg) {
@@ -47,6 +49,18 @@ static int chunk_columns(const Kernel *k, const int64_t *stride, int64_t columns
   for (int n = halves && !wide ? HALVES : HALVES / 2; n >= 4; n /= 2)
     if (columns % n == 0) return n;
   return 1;
+}
+
+/* A block may count to as many rows beyond the last as it has. */
+const char *cuda_index_type(const Cuda *c) {
+  const Loops *l = c->g.loops;
+  int64_t most = l->rows + c->rows + l->unit_rows;
+  for (int arg = 0; arg < c->g.kernel->ninputs + c->g.kernel->noutputs; arg++) {
+    int64_t offset = 0;
+    for (int a = 0; a < l->nouter; a++) offset += l->dim[a] * l->stride[arg][a];
+    if (offset > most) most = offset;
+  }
+  return most < INT32_MAX ? "int32_t" : "int64_t";
 }
 
 int64_t cuda_column_stride(const Cuda *c, int arg) { return c->g.loops->stride[arg][c->g.loops->nouter]; }
@@ -147,15 +161,21 @@ static bool keeps(const Loops *l, const Kernel *k) {
 void cuda_shape_held(Cuda *c) {
   const Kernel *k = c->g.kernel;
   const Loops *l = c->g.loops;
+  c->held &= !l->pointwise && (c->steps * c->vector * widest_input(c, k) <= HELD * 2 || keeps(l, k));
+  if (!c->held) c->steps = 0;
   int columns = c->steps * c->vector, rows = 0, constants = 0, sums = 0;
-  c->held &= !l->pointwise && (columns * widest_input(c, k) <= HELD * 2 || keeps(l, k));
   for (int v = 0; v < k->nvalues; v++) {
     if (!cuda_is_full_input(c, v)) continue;
     int registers = columns * cuda_register_bytes(c, k->values[v].dtype) / 4;
+    if (k->values[v].dtype == DT_F16) registers += registers / 4; /* what conversions take */
     *(cuda_is_constant(c, v) ? &constants : &rows) += registers;
   }
   for (int o = 0; o < k->noutputs; o++) sums += loops_write(l, k, o) == ADD_ELEMENTS ? columns : 0;
   c->sums_held = c->held && sums <= KEPT_REGISTERS / 2;
   c->early = c->held && rows + constants > 0 && rows + constants <= KEPT_REGISTERS;
-  c->ahead = c->early && l->column_sums && rows > 0 && 2 * rows + constants + (c->sums_held ? sums : 0) <= AHEAD_REGISTERS;
+  int data = rows + constants + (c->sums_held ? sums : 0);
+  c->ahead = c->early && l->column_sums && rows > 0 && rows + data <= FEW_REGISTERS;
+  c->resident = data <= FEW_REGISTERS && columns <= FEW_COLUMNS && !l->pointwise && c->threads * c->rows < RESIDENT
+                    ? RESIDENT / (c->threads * c->rows)
+                    : 1;
 }

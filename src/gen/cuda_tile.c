@@ -47,7 +47,8 @@ static void open_square(Cuda *c, int axis, bool down) {
   text_printf(c->g.text, "#pragma unroll\n");
   gen_line(&c->g, "for (int q = threadIdx.x / %d; q < %d; q += %d) {", TILE, TILE, LINES);
   c->g.indent++;
-  gen_line(&c->g, "const int64_t x%d = down + %c, j = along + %c;", axis, down ? 'p' : 'q', down ? 'q' : 'p');
+  gen_line(&c->g, "const %s x%d = down + %c;", c->g.index, axis, down ? 'p' : 'q');
+  gen_line(&c->g, "const int64_t j = along + %c;", down ? 'q' : 'p');
   gen_line(&c->g, "if (x%d >= %" PRId64 " || j >= %" PRId64 ") continue;", axis, l->dim[axis], l->columns);
 }
 
@@ -63,7 +64,7 @@ static int64_t print_indices(Cuda *c, int axis) {
   for (int a = 0; a < l->nouter; a++) {
     if (a == axis) continue;
     inner /= l->dim[a];
-    gen_line(&c->g, "const int64_t x%d = others / %" PRId64 " %% %" PRId64 ";", a, inner, l->dim[a]);
+    gen_line(&c->g, "const %s x%d = others / %" PRId64 " %% %" PRId64 ";", c->g.index, a, inner, l->dim[a]);
   }
   return blocks;
 }

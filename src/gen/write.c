@@ -145,7 +145,7 @@ void gen_indices(Gen *g, int without) {
   int64_t inner = g->loops->rows;
   for (int a = 0; a < g->loops->nouter - without; a++) {
     inner /= g->loops->dim[a];
-    gen_line(g, a ? "const int64_t x%d = row / %" PRId64 " %% %" PRId64 ";" : "const int64_t x%d = row / %" PRId64 ";", a, inner,
+    gen_line(g, a ? "const %s x%d = row / %" PRId64 " %% %" PRId64 ";" : "const %s x%d = row / %" PRId64 ";", g->index, a, inner,
              g->loops->dim[a]);
   }
 }

@@ -17,6 +17,7 @@ typedef struct Gen {
   const char *symbol;
   Text *text;
   int indent;
+  const char *index; /* the type of x0, x1, …: holds all offsets of rows */
 } Gen;
 
 extern const char *const gen_register_type[DT_COUNT], *const gen_memory_type[DT_COUNT];
