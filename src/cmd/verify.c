@@ -103,7 +103,7 @@ static Engine *open_engine(Verify *v, Arena *arena, const Rows *rows, int64_t po
   o.clip = clip;
   Engine *engine = engine_open(arena, v->dev, v->comm, v->mesh, &o);
   engine_start(engine);
-  setup_weights(engine, v->comm, v->mesh, v->folder);
+  setup_weights(engine, v->dev, v->comm, v->mesh, v->folder);
   return engine;
 }
 

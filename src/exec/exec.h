@@ -86,8 +86,8 @@ const char *job_notes(const Job *job);
 int64_t job_size(const Job *job, const char *name); /* elements; -1: no program has it (also before job_start) */
 
 /* The host's view of a Var; n (may be NULL): its elements.  NULL when no program has it.  On a CPU it is the Var itself.
- * Elsewhere inputs and step scalars have one, at an address that stays; what it holds counts in every run from then on.  So
- * have outputs: a copy of what all has been computed that was started. */
+ * Elsewhere inputs and step scalars have one: what is written there before the next run counts from then on; ask again to write
+ * again.  And outputs have one: a copy of what all has computed that was started. */
 void *job_var(Job *job, const char *name, int64_t *n);
 
 /* Elements first … first + n - 1 of what persists or is carried, out of the device's memory and into it. */

@@ -51,6 +51,7 @@ void *job_var(Job *job, const char *name, int64_t *n) {
   bool input = v->var->class == VAR_INPUT || v->var->class == VAR_STEP;
   CHECK(input || v->var->class == VAR_OUTPUT);
   if (!v->mirror) v->mirror = arena_alloc(job->arena, v->nbytes);
+  v->touched = input;
   if (!input) job_read(job, name, 0, shape_size(&v->var->shape), v->mirror);
   return v->mirror;
 }

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Inputs and step scalars on a device with memory of its own.  The host writes them to copies that are always its own
- * (job_var); each run sends them as they are then, by way of memory that the device copies from while the host goes on.  With
- * SLOTS of these the host can be that many runs ahead. */
+ * (job_var); each run sends those that it may have written since the last, by way of memory that the device copies from while the
+ * host goes on.  With SLOTS of these the host can be that many runs ahead. */
 #include <string.h>
 
 #include "src/exec/job.h"
@@ -39,8 +39,9 @@ void job_inputs_send(Job *job) {
   char *at = slot->at;
   dev_event_wait(slot->sent);
   for (int i = 0; i < job->vars.n; i++) {
-    const JobVar *v = &job->vars.at[i];
-    if (!is_input(v) || !v->mirror) continue; /* nobody has written it */
+    JobVar *v = &job->vars.at[i];
+    if (!is_input(v) || !v->touched) continue;
+    v->touched = false;
     memcpy(at, v->mirror, v->nbytes);
     dev_copy_start(job->dev, job->base + v->offset, at, v->nbytes);
     at += v->nbytes;

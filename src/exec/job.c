@@ -30,7 +30,7 @@ static int add_var(Job *job, const Var *var) {
     CHECK(job->vars.at[at].nbytes == nbytes && job->vars.at[at].var->dtype == var->dtype); /* one name, one thing */
     return at;
   }
-  vec_push(job->arena, &job->vars, (JobVar){var, job->memory.vars, nbytes, NULL});
+  vec_push(job->arena, &job->vars, (JobVar){var, job->memory.vars, nbytes, NULL, false});
   job->memory.vars += nbytes;
   if (var->class == VAR_STATE)
     job->memory.states += nbytes;

@@ -33,6 +33,7 @@ typedef struct JobVar {
   const Var *var;
   size_t offset, nbytes;
   void *mirror; /* of inputs and outputs the host's copy, where memory is not the host's; NULL until asked for */
+  bool touched; /* an input's copy may have changed since it was sent */
 } JobVar;
 
 /* host.c's */

@@ -153,7 +153,7 @@ void run_load(Run *run) {
   if (run->ckpt)
     states_load(run->engine, run->mesh, run->ckpt);
   else if (run->config->model.from)
-    setup_weights(run->engine, run->comm, run->mesh, run->config->model.from);
+    setup_weights(run->engine, run->dev, run->comm, run->mesh, run->config->model.from);
   else
     engine_init(run->engine, (uint64_t)run->config->run.seed);
   if (run_speaks(run)) {

@@ -279,22 +279,36 @@ void setup_check_weights(const StateTable *states, const char *path) {
 }
 
 typedef struct WeightRange {
+  const Dev *dev; /* whose threads read */
   const Safetensors *from;
   const SafeTensor *tensor;
-  int64_t first;
+  int64_t first, n;
+  float *to;
 } WeightRange;
 
-static void read_weights(void *self, int64_t first, int64_t n, void *to) {
+enum { WEIGHTS_AT_ONCE = 1 << 20 };
+
+static void read_some(void *self, int64_t i) {
   const WeightRange *range = self;
-  safetensors_read_f32(range->from, range->tensor, range->first + first, n, to);
+  int64_t at = i * WEIGHTS_AT_ONCE, left = range->n - at;
+  safetensors_read_f32(range->from, range->tensor, range->first + at, left < WEIGHTS_AT_ONCE ? left : WEIGHTS_AT_ONCE,
+                       range->to + at);
 }
 
-void setup_weights(Engine *engine, Comm *comm, Mesh *mesh, const char *path) {
+static void read_weights(void *self, int64_t first, int64_t n, void *to) {
+  WeightRange part = *(const WeightRange *)self;
+  part.first += first;
+  part.n = n;
+  part.to = to;
+  dev_parallel(part.dev, (n + WEIGHTS_AT_ONCE - 1) / WEIGHTS_AT_ONCE, read_some, &part);
+}
+
+void setup_weights(Engine *engine, Dev *dev, Comm *comm, Mesh *mesh, const char *path) {
   Safetensors *s = safetensors_open(path);
   const StateTable *states = engine_states(engine);
   refuse_extra(s, states);
   for (int p = 0; p < states->nparams; p++) {
-    WeightRange range = {s, find_weight(s, &states->params[p], path), 0};
+    WeightRange range = {.dev = dev, .from = s, .tensor = find_weight(s, &states->params[p], path)};
     int64_t n, at;
     if (!state_piece(states, p, mesh_index(mesh, MESH_DP_SHARD), &range.first, &n, &at)) continue;
     engine_put(engine, SLOT_PARAM, states->params[p].unit, at, n, read_weights, &range);
