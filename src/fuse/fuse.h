@@ -118,12 +118,13 @@ typedef struct Program {
 } Program;
 
 /* For GPUs, all of them alike: two blocks for each of the 132 multiprocessors of an H200, not too long for small batches. */
-enum { GPU_COLUMN_BLOCKS = 264, GPU_COLUMN_BLOCK_ROWS = 4 };
+enum { GPU_COLUMN_BLOCKS = 264, GPU_COLUMN_BLOCK_ROWS = 4, GPU_COLUMN_BLOCK_WIDTH = 4096 };
 
 typedef struct FuseOptions {
   bool unfused; /* every node a kernel of its own: the judge of fusion */
-  /* Sums over rows are cut into at most so many blocks of at least so many rows; 0: as suits a CPU. */
-  int column_blocks, column_block_rows;
+  /* Sums over rows are cut into at most so many blocks of at least so many rows; 0: as suits a CPU.  column_block_width: rows of
+   * half that many columns are cut into twice as many blocks, of a quarter or less into four times as many; 0: none are. */
+  int column_blocks, column_block_rows, column_block_width;
   /* Workspace of a big op in bytes (its step is complete but for the workspace buffer), or NULL: none. */
   size_t (*workspace)(void *self, const Step *step, const Graph *g);
   void *self;

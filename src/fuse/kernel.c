@@ -149,10 +149,12 @@ static void finish_column(Lower *l, int node, StepArg partials, int blocks) {
   finish(&b, node);
 }
 
-static int count_blocks(const FuseOptions *o, int64_t rows, bool column) {
+static int count_blocks(const FuseOptions *o, const Shape *domain, bool column) {
+  int64_t rows = shape_size(domain) / columns(domain);
   int64_t each = o->column_block_rows ? o->column_block_rows : CPU_COLUMN_BLOCK_ROWS;
   int64_t most = o->column_blocks ? o->column_blocks : CPU_COLUMN_BLOCKS;
   int64_t blocks = column ? (rows + each - 1) / each : rows;
+  for (int times = 1; times < 4 && columns(domain) * times * 2 <= o->column_block_width; times *= 2) most *= 2;
   if (!column) most = ROW_BLOCKS;
   return (int)(blocks < most ? blocks : most);
 }
@@ -173,7 +175,7 @@ void lower_kernel(Lower *l, int group) {
       if (!mine && !constant_of(l->g, x->in[k])) lower_require(l, x->in[k]);
     }
   }
-  b.blocks = count_blocks(l->options, shape_size(&b.domain) / columns(&b.domain), column);
+  b.blocks = count_blocks(l->options, &b.domain, column);
   for (int m = 0; m < members->n; m++) add_member(&b, members->at[m]);
   Ints partial = {0};
   VEC(StepArg) partials = {0};

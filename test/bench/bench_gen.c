@@ -66,7 +66,7 @@ static const char hand_adamw[] = "  float *P = p[0], *m = p[1], *v = p[2], *g = 
 
 typedef struct Case {
   const char *name;
-  void (*build)(Graph *g, int64_t n, int64_t m);
+  KernelGraph *build;
   int64_t n, m;
   const char *hand; /* may be NULL */
 } Case;
@@ -181,7 +181,7 @@ static double bench_time(const Bench *b, int threads, bool hand) {
 static void case_run(const Case *c, bool verbose) {
   Arena *arena = arena_open();
   Graph *g = graph_open(arena);
-  c->build(g, c->n, c->m);
+  c->build(g, c->n, c->m, DT_F32);
   Bench b = {.dev = dev_open(&(DevOptions){.kind = "cpu", .compiler = "cc", .threads = 2})};
   b.program = fuse_program(arena, g, &(FuseOptions){0});
   if (verbose) {

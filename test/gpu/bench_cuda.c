@@ -1,10 +1,12 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* GB/s of generated kernels on a GPU: bench_cuda [-v] [CASE]
+/* GB/s of generated kernels on a GPU: bench_cuda [-v] [-j] [-b BLOCKS] [CASE]
  * As bench_gen: a case is a graph that goes through fusion as in a run; bytes are those of every Var read or written, once.
- * The sizes are far beyond the caches.  Median of several runs, by events. */
+ * The sizes are far beyond the caches.  Median of several runs, by events.  -v: texts and registers; -j: JSON lines; -b: the most
+ * blocks that sums over rows are cut into. */
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <unistd.h>
 
 #include "test/unit/cuda_kernels.h"
 #include "test/unit/kernel_graphs.h"
@@ -14,20 +16,44 @@ enum { RUNS = 21, ARGS = 64 };
 static const struct Case {
   const char *name;
   KernelGraph *build;
+  DType type;
   int64_t n, m;
 } cases[] = {
-    {"copy", graph_copy_of, 1 << 28, 1},
-    {"norm", graph_norm, 16384, 2048},
-    {"norm", graph_norm, 8192, 4096},
-    {"norm", graph_norm, 8192, 8192},
-    {"norm_grad", graph_norm_grad, 16384, 2048},
-    {"norm_grad", graph_norm_grad, 8192, 4096},
-    {"swiglu", graph_swiglu, 8192, 11008},
-    {"swiglu_grad", graph_swiglu_grad, 8192, 11008},
-    {"rope", graph_rope, 65536, 128},
-    {"loss", graph_loss, 4096, 32000},
-    {"loss", graph_loss, 1024, 128256},
-    {"adamw", graph_adamw, 1 << 27, 1},
+    {"copy", graph_copy_of, DT_F32, 1 << 28, 1},
+    {"copy", graph_copy_of, DT_BF16, 1 << 29, 1},
+    {"cast", graph_cast, DT_BF16, 202383360, 1},
+    {"norm", graph_norm, DT_F32, 16384, 2048},
+    {"norm", graph_norm, DT_F32, 8192, 4096},
+    {"norm", graph_norm, DT_F32, 8192, 8192},
+    {"norm", graph_norm, DT_BF16, 16384, 2048},
+    {"norm", graph_norm, DT_BF16, 8192, 4096},
+    {"norm", graph_norm, DT_BF16, 8192, 5120},
+    {"norm", graph_norm, DT_BF16, 8192, 8192},
+    {"norm_grad", graph_norm_grad, DT_F32, 16384, 2048},
+    {"norm_grad", graph_norm_grad, DT_F32, 8192, 4096},
+    {"norm_grad", graph_norm_grad, DT_BF16, 16384, 2048},
+    {"norm_grad", graph_norm_grad, DT_BF16, 8192, 4096},
+    {"norm_grad", graph_norm_grad, DT_BF16, 8192, 5120},
+    {"norm_grad", graph_norm_grad, DT_BF16, 8192, 8192},
+    {"swiglu", graph_swiglu, DT_F32, 8192, 11008},
+    {"swiglu", graph_swiglu, DT_BF16, 8192, 11008},
+    {"swiglu", graph_swiglu, DT_BF16, 16384, 5632},
+    {"swiglu_grad", graph_swiglu_grad, DT_F32, 8192, 11008},
+    {"swiglu_grad", graph_swiglu_grad, DT_BF16, 8192, 11008},
+    {"swiglu_grad", graph_swiglu_grad, DT_BF16, 16384, 5632},
+    {"rope", graph_rope, DT_F32, 65536, 128},
+    {"rope", graph_rope_qkv, DT_BF16, 32768, 128},
+    {"rope", graph_rope_qkv, DT_BF16, 32768, 64},
+    {"loss", graph_loss, DT_F32, 4096, 32000},
+    {"loss", graph_loss, DT_F32, 1024, 128256},
+    {"loss", graph_loss, DT_BF16, 8192, 32000},
+    {"loss", graph_loss, DT_BF16, 2048, 128256},
+    {"adamw", graph_adamw, DT_F32, 1 << 27, 1},
+    {"adamw", graph_adamw, DT_BF16, 1 << 27, 1},
+    {"squares", graph_squares, DT_F32, 202383360, 1024},
+    {"squares", graph_squares, DT_F32, 202383360, 64},
+    {"transpose", graph_transpose, DT_F32, 16384, 8192},
+    {"transpose", graph_transpose, DT_BF16, 16384, 16384},
 };
 
 typedef struct Bench {
@@ -47,13 +73,15 @@ static void fill(Dev *dev, char *at, const Var *v, size_t nbytes) {
   enum { PERIOD = 1000003 };
   static float reals[PERIOD];
   static int32_t integers[PERIOD];
+  static uint16_t halves[PERIOD];
   for (int i = 0; i < PERIOD; i++) {
     reals[i] = (float)((int64_t)i * 2654435761 % 1024) / 1024 + 0.01f;
     integers[i] = i % 500;
+    halves[i] = bf16_of(reals[i]);
   }
-  const void *from = v->dtype == DT_F32 ? (const void *)reals : integers;
-  for (size_t i = 0; i < nbytes; i += sizeof reals)
-    dev_copy_in(dev, at + i, from, nbytes - i < sizeof reals ? nbytes - i : sizeof reals);
+  const void *from = v->dtype == DT_F32 ? (const void *)reals : v->dtype == DT_BF16 ? (const void *)halves : integers;
+  size_t period = PERIOD * dtype_size(v->dtype);
+  for (size_t i = 0; i < nbytes; i += period) dev_copy_in(dev, at + i, from, nbytes - i < period ? nbytes - i : period);
 }
 
 static int uses(const Graph *g, const char *var) {
@@ -116,33 +144,46 @@ static double bench_time(const Bench *b, int first, int last) {
   return seconds[RUNS / 2];
 }
 
-static void print_times(const Bench *b, const struct Case *c) {
+static void print_times(const Bench *b, const struct Case *c, bool json) {
   const Program *p = b->program;
-  double seconds = bench_time(b, 0, p->nsteps - 1);
-  printf("%-12s (%lld,%lld): %.3f ms %.0f GB/s", c->name, (long long)c->n, (long long)c->m, seconds * 1e3,
-         b->traffic / seconds * 1e-9);
-  for (int i = 0; i < p->nsteps && p->nsteps > 1; i++) {
+  double seconds = bench_time(b, 0, p->nsteps - 1), rate = b->traffic / seconds * 1e-9;
+  printf(json ? "{\"bench\": \"%s\", \"type\": \"%s\", \"n\": %lld, \"m\": %lld, \"ms\": %.4f, \"gbs\": %.0f, \"kernels\": ["
+              : "%-12s %-4s (%lld,%lld): %.3f ms %.0f GB/s",
+         c->name, dtype_name(c->type), (long long)c->n, (long long)c->m, seconds * 1e3, rate);
+  for (int i = 0; i < p->nsteps && (json || p->nsteps > 1); i++) {
     const DevLaunch *l = &b->kernels->launches.at[b->kernel[i]];
-    printf("%s %ux%u %.3f ms", i ? "," : ";", l->grid[0], l->block[0], bench_time(b, i, i) * 1e3);
+    printf(json ? "%s{\"blocks\": %u, \"threads\": %u, \"ms\": %.4f}" : "%s %ux%u %.3f ms",
+           i      ? ","
+           : json ? ""
+                  : ";",
+           l->grid[0], l->block[0], bench_time(b, i, i) * 1e3);
   }
-  printf("\n");
+  printf(json ? "]}\n" : "\n");
   fflush(stdout);
 }
 
-static void case_run(Dev *dev, const struct Case *c, bool verbose) {
+typedef struct Wanted {
+  bool verbose, json;
+  int blocks; /* 0: as in a run */
+  const char *only;
+} Wanted;
+
+static void case_run(Dev *dev, const struct Case *c, const Wanted *wanted) {
   Arena *arena = arena_open();
   Graph *g = graph_open(arena);
-  c->build(g, c->n, c->m);
-  FuseOptions fuse = {.column_blocks = GPU_COLUMN_BLOCKS, .column_block_rows = GPU_COLUMN_BLOCK_ROWS};
+  c->build(g, c->n, c->m, c->type);
+  FuseOptions fuse = {.column_blocks = wanted->blocks ? wanted->blocks : GPU_COLUMN_BLOCKS,
+                      .column_block_rows = GPU_COLUMN_BLOCK_ROWS,
+                      .column_block_width = wanted->blocks ? 0 : GPU_COLUMN_BLOCK_WIDTH};
   Bench b = {.dev = dev, .program = fuse_program(arena, g, &fuse), .kernels = cuda_kernels_open()};
   const Program *p = b.program;
   b.kernel = arena_array(arena, int, p->nsteps);
   for (int i = 0; i < p->nsteps; i++) b.kernel[i] = cuda_kernels_add(b.kernels, p->steps[i].kernel, cuda_aligned(&p->steps[i]));
   b.module = cuda_kernels_load(b.kernels, dev, 1);
-  for (int i = 0; i < b.kernels->texts.n && verbose; i++) printf("%s", b.kernels->texts.at[i]);
-  if (verbose) printf("%s", dev_build_log(dev));
+  for (int i = 0; i < b.kernels->texts.n && wanted->verbose; i++) printf("%s", b.kernels->texts.at[i]);
+  if (wanted->verbose) printf("%s", dev_build_log(dev));
   bench_place(&b, g);
-  print_times(&b, c);
+  print_times(&b, c, wanted->json);
   dev_unload(b.module);
   dev_free(dev, b.base, b.nbytes);
   cuda_kernels_close(b.kernels);
@@ -150,13 +191,19 @@ static void case_run(Dev *dev, const struct Case *c, bool verbose) {
 }
 
 int main(int argc, char **argv) {
-  bool verbose = argc > 1 && !strcmp(argv[1], "-v");
-  const char *only = argc > 1 + verbose ? argv[1 + verbose] : NULL;
+  Wanted wanted = {0};
+  for (int option; (option = getopt(argc, argv, "vjb:")) != -1;) {
+    wanted.verbose |= option == 'v';
+    wanted.json |= option == 'j';
+    if (option == 'b') wanted.blocks = atoi(optarg);
+    if (option == '?') return 2;
+  }
+  wanted.only = argv[optind];
   Dev *dev = cuda_device_try(NULL, 4);
   if (!dev) return 0;
-  printf("%s\n", dev_describe(dev));
+  printf(wanted.json ? "{\"device\": \"%s\"}\n" : "%s\n", dev_describe(dev));
   for (size_t i = 0; i < sizeof cases / sizeof *cases; i++)
-    if (!only || !strcmp(only, cases[i].name)) case_run(dev, &cases[i], verbose);
+    if (!wanted.only || !strcmp(wanted.only, cases[i].name)) case_run(dev, &cases[i], &wanted);
   dev_close(dev);
   return 0;
 }

@@ -251,28 +251,24 @@ static void print_column_sum(int64_t T, int64_t C, const FuseOptions *options, T
 }
 
 TEST(sums_over_rows_are_cut_into_blocks_by_shape_and_options) {
+  static const FuseOptions cpu = {0}, five = {.column_blocks = 5},
+                           gpu = {.column_blocks = GPU_COLUMN_BLOCKS,
+                                  .column_block_rows = GPU_COLUMN_BLOCK_ROWS,
+                                  .column_block_width = GPU_COLUMN_BLOCK_WIDTH};
   static const struct {
-    int64_t rows;
-    FuseOptions options;
-    const char *expected, *finish;
-  } cases[] = {
-      {1000, {0}, "(1000 x 48), 32 blocks", "(48 x 32), "},
-      {40, {0}, "(40 x 48), 3 blocks", "(48 x 3), "},
-      {16, {0}, "(16 x 48), 1 block\n", NULL},
-      {1000,
-       {.column_blocks = GPU_COLUMN_BLOCKS, .column_block_rows = GPU_COLUMN_BLOCK_ROWS},
-       "(1000 x 48), 250 blocks",
-       "(48 x 250), "},
-      {8192,
-       {.column_blocks = GPU_COLUMN_BLOCKS, .column_block_rows = GPU_COLUMN_BLOCK_ROWS},
-       "(8192 x 48), 264 blocks",
-       "(48 x 264), "},
-      {100, {.column_blocks = 5}, "(100 x 48), 5 blocks", "(48 x 5), "},
-  };
+    const FuseOptions *options;
+    int rows, columns, blocks;
+  } cases[] = {{&cpu, 1000, 48, 32},    {&cpu, 40, 48, 3},      {&cpu, 16, 48, 1},
+               {&five, 100, 48, 5},     {&gpu, 1000, 48, 250},  {&gpu, 8192, 4096, 264},
+               {&gpu, 8192, 2048, 528}, {&gpu, 8192, 48, 1056}, {&gpu, 8192, 8192, 264}};
   for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
     Text text = {0};
-    print_column_sum(cases[i].rows, 48, &cases[i].options, &text);
-    EXPECT(strstr(text.at, cases[i].expected) && (!cases[i].finish || strstr(text.at, cases[i].finish)));
+    char sum[64], finish[64];
+    int rows = cases[i].rows, columns = cases[i].columns, blocks = cases[i].blocks;
+    print_column_sum(rows, columns, cases[i].options, &text);
+    snprintf(sum, sizeof sum, "(%d x %d), %d block%s\n", rows, columns, blocks, blocks == 1 ? "" : "s");
+    snprintf(finish, sizeof finish, "(%d x %d), ", columns, blocks);
+    EXPECT(strstr(text.at, sum) && !strstr(text.at, finish) == (blocks == 1));
     text_close(&text);
   }
 }
