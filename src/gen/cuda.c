@@ -112,7 +112,7 @@ static void print_element_outputs(Cuda *c) {
     Write write = loops_write(c->g.loops, k, o);
     int v = k->outputs[o].value;
     if (write == WRITE_ELEMENTS) gen_line(&c->g, "y%d[e] = %s;", o, cuda_stored(c, o, value));
-    if (write == ADD_ELEMENTS) gen_line(&c->g, c->sums_held ? "c%d[c][e] += v%d;" : "c%d[j + e] += v%d;", o, k->values[v].in[0]);
+    if (write == ADD_ELEMENTS) gen_line(&c->g, c->sums ? "c%d[c][e] += v%d;" : "c%d[j + e] += v%d;", o, k->values[v].in[0]);
   }
 }
 
@@ -194,7 +194,7 @@ static void print_chunks(Cuda *c, int s) {
     loads++;
     registers += c->steps * c->vector * cuda_register_bytes(c, c->g.kernel->values[i].dtype) / 4;
   }
-  bool first = c->held && c->steps > 1 && loads && registers <= KEPT_REGISTERS;
+  bool first = c->held && c->steps > 1 && loads && registers + c->sums <= KEPT_REGISTERS;
   if (first) {
     open_chunks(c, loads);
     print_loads(c, s);
@@ -399,7 +399,7 @@ static void print_sums_open(Cuda *c) {
     const char *type = gen_register_type[k->outputs[o].dtype];
     if (write == ADD_ROW) gen_line(&c->g, "%s c%d = 0;", type, o);
     if (write != ADD_ELEMENTS) continue;
-    if (c->sums_held) {
+    if (c->sums) {
       gen_line(&c->g, "%s c%d[%d][%d] = {};", type, o, c->steps, c->vector);
       continue;
     }
@@ -418,7 +418,7 @@ static void print_sums_close(Cuda *c) {
   for (int o = 0; o < k->noutputs; o++) {
     Write write = loops_write(c->g.loops, k, o);
     if (write == ADD_ROW) gen_line(&c->g, "if (t == 0) o%d[blockIdx.x] = c%d;", o, o);
-    if (write != ADD_ELEMENTS || !c->sums_held) continue;
+    if (write != ADD_ELEMENTS || !c->sums) continue;
     gen_line(&c->g, "%s *const b%d = o%d + (int64_t)blockIdx.x * %" PRId64 ";", gen_memory_type[k->outputs[o].dtype], o, o,
              c->g.loops->columns);
     open_chunks(c, 0);

@@ -22,7 +22,7 @@ typedef struct Cuda {
   bool held;                  /* a row is in registers */
   bool early;                 /* all that a row reads is loaded before its first sweep */
   bool ahead;                 /* and while the row before is worked on */
-  bool sums_held;             /* sums of columns are in registers */
+  int sums;                   /* registers of sums of columns; 0: they are in memory */
   int resident;               /* blocks that a multiprocessor is to have room for */
 } Cuda;
 

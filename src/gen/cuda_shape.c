@@ -25,10 +25,16 @@ static bool is_column_sum(const Kernel *k, int arg) {
   return arg >= k->ninputs && k->values[k->outputs[arg - k->ninputs].value].kop == K_COLUMN_SUM;
 }
 
-static bool has_column_sums(const Kernel *k) {
-  for (int v = 0; v < k->nvalues; v++)
-    if (k->values[v].kop == K_COLUMN_SUM) return true;
-  return false;
+/* All of them; of those, how many have a sum a column. */
+static int count_column_sums(const Kernel *k, int *wide) {
+  int n = 0;
+  *wide = 0;
+  for (int v = 0; v < k->nvalues; v++) {
+    if (k->values[v].kop != K_COLUMN_SUM) continue;
+    n++;
+    *wide += k->values[k->values[v].in[0]].level == LEVEL_FULL;
+  }
+  return n;
 }
 
 /* --- chunks ------------------------------------------------------------------------------------------------------------- */
@@ -108,7 +114,7 @@ static int widest_input(const Cuda *c, const Kernel *k) {
 }
 
 size_t cuda_kept_most(const Cuda *c, const Kernel *k) {
-  int registers = KEPT_REGISTERS + IN_FLIGHT; /* each input wants some for what is on its way, too */
+  int registers = KEPT_REGISTERS - c->sums + IN_FLIGHT; /* each input wants some for what is on its way, too */
   for (int i = 0; i < k->ninputs; i++) registers -= k->inputs[i].stride[k->domain.rank - 1] ? IN_FLIGHT : 0;
   return c->held && registers > 0 ? sizeof(float) * (size_t)registers * (size_t)c->threads : 0;
 }
@@ -133,7 +139,8 @@ static void directions(const Kernel *k, bool *along, bool *across) {
 void cuda_shape_rows(Cuda *c, const Kernel *k) {
   int last = k->domain.rank - 1;
   int64_t columns = k->domain.dim[last], stride[STEP_ARGS];
-  bool along, sums = has_column_sums(k);
+  int wide;
+  bool along, sums = count_column_sums(k, &wide) > 0;
   directions(k, &along, &c->across);
   c->across &= !sums;
   for (int arg = 0; arg < k->ninputs + k->noutputs; arg++) stride[arg] = cuda_argument(k, arg)->stride[last];
@@ -149,6 +156,8 @@ void cuda_shape_rows(Cuda *c, const Kernel *k) {
   int64_t steps = (chunks + c->threads - 1) / c->threads, each_columns = steps * c->vector;
   c->held = each_columns * widest <= HELD * 4 && (each_columns <= HELD || each_columns * k->nvalues <= HELD_LENGTH);
   c->steps = c->held ? (int)steps : 0;
+  wide *= c->steps * c->vector;
+  c->sums = wide <= KEPT_REGISTERS / 2 ? wide : 0;
 }
 
 static bool keeps(const Loops *l, const Kernel *k) {
@@ -163,17 +172,16 @@ void cuda_shape_held(Cuda *c) {
   const Loops *l = c->g.loops;
   c->held &= !l->pointwise && (c->steps * c->vector * widest_input(c, k) <= HELD * 2 || keeps(l, k));
   if (!c->held) c->steps = 0;
-  int columns = c->steps * c->vector, rows = 0, constants = 0, sums = 0;
+  int columns = c->steps * c->vector, rows = 0, constants = 0;
+  if (!c->held) c->sums = 0;
   for (int v = 0; v < k->nvalues; v++) {
     if (!cuda_is_full_input(c, v)) continue;
     int registers = columns * cuda_register_bytes(c, k->values[v].dtype) / 4;
     if (k->values[v].dtype == DT_F16) registers += registers / 4; /* what conversions take */
     *(cuda_is_constant(c, v) ? &constants : &rows) += registers;
   }
-  for (int o = 0; o < k->noutputs; o++) sums += loops_write(l, k, o) == ADD_ELEMENTS ? columns : 0;
-  c->sums_held = c->held && sums <= KEPT_REGISTERS / 2;
-  c->early = c->held && rows + constants > 0 && rows + constants <= KEPT_REGISTERS;
-  int data = rows + constants + (c->sums_held ? sums : 0);
+  int data = rows + constants + c->sums;
+  c->early = c->held && rows + constants > 0 && data <= KEPT_REGISTERS;
   c->ahead = c->early && l->column_sums && rows > 0 && rows + data <= FEW_REGISTERS;
   c->resident = data <= FEW_REGISTERS && columns <= FEW_COLUMNS && !l->pointwise && c->threads * c->rows < RESIDENT
                     ? RESIDENT / (c->threads * c->rows)

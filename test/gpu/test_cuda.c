@@ -7,7 +7,9 @@
 #include "src/base/rng.h"
 #include "test/check.h"
 #include "test/unit/cuda_kernels.h"
+#include "test/unit/kernel_graphs.h"
 #include "test/unit/random_kernel.h"
+#include "test/unit/rounding.h"
 
 enum { KERNELS = 200, THREADS = 8 };
 
@@ -138,4 +140,71 @@ TEST(random_kernels_compute_what_their_values_say_with_the_same_bits_wherever_th
   dev_close(dev);
   cuda_kernels_close(kernels);
   arena_close(arena);
+}
+
+/* --- by hand ------------------------------------------------------------------------------------------------------------ */
+
+/* As vectors, and as single accesses: no chunk divides the second row. */
+TEST(casts_round_to_16_bits_as_the_host_does) {
+  Dev *dev = cuda_device_try(NULL, THREADS);
+  if (!dev) return;
+  Arena *arena = arena_open();
+  for (int less = 0; less < 2; less++) {
+    RoundingCase c = rounding_case(arena, ROUNDING_FLOATS - less);
+    CudaKernels *kernels = cuda_kernels_open();
+    cuda_kernels_add(kernels, c.kernel, UINT64_MAX);
+    DevModule *module = cuda_kernels_load(kernels, dev, 1);
+    void *p[1 + ROUNDING_OUTPUTS] = {dev_alloc(dev, c.in_bytes, "floats")};
+    for (int o = 0; o < ROUNDING_OUTPUTS; o++) p[1 + o] = dev_alloc(dev, c.out_bytes[o], "rounded");
+    dev_copy_in(dev, p[0], c.in, c.in_bytes);
+    cuda_kernels_launch(kernels, dev, module, 0, p, 1 + ROUNDING_OUTPUTS);
+    for (int o = 0; o < ROUNDING_OUTPUTS; o++) {
+      dev_copy_out(dev, c.out[o], p[1 + o], c.out_bytes[o]);
+      dev_free(dev, p[1 + o], c.out_bytes[o]);
+    }
+    EXPECT_TEXT(rounding_compare(&c), "");
+    dev_free(dev, p[0], c.in_bytes);
+    dev_unload(module);
+    cuda_kernels_close(kernels);
+  }
+  arena_close(arena);
+  dev_close(dev);
+}
+
+/* Elements are their own numbers: 16 bits hold them all apart. */
+static void expect_transposed(Dev *dev, DType type, int64_t n, int64_t m) {
+  Arena *arena = arena_open();
+  Graph *g = graph_open(arena);
+  graph_transpose(g, n, m, type);
+  const Program *program = fuse_program(arena, g, &(FuseOptions){0});
+  EXPECT(program->nsteps == 1);
+  CudaKernels *kernels = cuda_kernels_open();
+  cuda_kernels_add(kernels, program->steps[0].kernel, cuda_aligned(&program->steps[0]));
+  DevModule *module = cuda_kernels_load(kernels, dev, 1);
+  size_t size = dtype_size(type), nbytes = size * (size_t)(n * m);
+  char *x = arena_alloc(arena, nbytes), *y = arena_alloc(arena, nbytes);
+  for (size_t i = 0; i < nbytes / 2; i++) ((uint16_t *)x)[i] = (uint16_t)(i % 0x7c00); /* no NaN */
+  void *p[] = {dev_alloc(dev, nbytes, "x"), dev_alloc(dev, nbytes, "y")};
+  dev_copy_in(dev, p[0], x, nbytes);
+  cuda_kernels_launch(kernels, dev, module, 0, p, 2);
+  dev_copy_out(dev, y, p[1], nbytes);
+  int wrong = 0;
+  for (int64_t i = 0; i < n * m; i++) wrong += memcmp(x + (size_t)i * size, y + (size_t)(i % m * n + i / m) * size, size) != 0;
+  EXPECT(wrong == 0);
+  for (int i = 0; i < 2; i++) dev_free(dev, p[i], nbytes);
+  dev_unload(module);
+  cuda_kernels_close(kernels);
+  arena_close(arena);
+}
+
+TEST(transposes_put_every_element_where_it_belongs) {
+  Dev *dev = cuda_device_try(NULL, THREADS);
+  if (!dev) return;
+  static const int64_t shapes[][2] = {{64, 96}, {16, 16}, {33, 1000}, {1000, 31}, {5, 7}, {4096, 257}};
+  for (size_t i = 0; i < sizeof shapes / sizeof *shapes; i++) {
+    expect_transposed(dev, DT_F32, shapes[i][0], shapes[i][1]);
+    expect_transposed(dev, DT_BF16, shapes[i][0], shapes[i][1]);
+    expect_transposed(dev, DT_F16, shapes[i][0], shapes[i][1]);
+  }
+  dev_close(dev);
 }

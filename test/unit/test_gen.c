@@ -12,6 +12,7 @@
 #include "src/gen/gen.h"
 #include "test/check.h"
 #include "test/unit/random_kernel.h"
+#include "test/unit/rounding.h"
 
 typedef void KernelRun(void *const *p, int threads);
 
@@ -211,52 +212,19 @@ TEST(finite_tells_numbers_from_the_rest_and_select_takes_nothing_from_the_other_
   built_close(&built);
 }
 
-/* Floats around every number of 16 bits and every tie between two of them, a few at random, and NaN. */
-enum { NEAR = 12, FEW = 100001, FLOATS = 65536 * NEAR + FEW };
-
-static float *floats_to_round(void) {
-  float *x = xmalloc(sizeof *x * FLOATS);
-  Rng rng = rng_make(4, RNG_TEST, "round", 0);
-  int n = 0;
-  for (uint32_t h = 0; h < 65536; h++) {
-    float at = f16_value((uint16_t)h), tie = (at + f16_value((uint16_t)(h + 1))) / 2;
-    static const uint32_t rest[] = {0, 1, 0x7fff, 0x8000, 0x8001, 0xffff};
-    for (int i = 0; i < 6; i++, n++) memcpy(&x[n], &(uint32_t){h << 16 | rest[i]}, sizeof *x);
-    float near[] = {at, nextafterf(at, INFINITY), nextafterf(at, 0), tie, nextafterf(tie, INFINITY), nextafterf(tie, 0)};
-    for (int i = 0; i < 6; i++) x[n++] = near[i];
-  }
-  for (uint32_t words[4]; n < FLOATS; n++) {
-    rng_words(&rng, (uint64_t)n, words);
-    memcpy(&x[n], words, sizeof *x);
-  }
-  return x;
+TEST(casts_round_to_16_bits_as_the_host_does) {
+  Arena *arena = arena_open();
+  RoundingCase c = rounding_case(arena, ROUNDING_FLOATS);
+  Built built = kernels_build((const Kernel *const[]){c.kernel}, 1, 1);
+  void *p[1 + ROUNDING_OUTPUTS] = {c.in};
+  memcpy(p + 1, c.out, sizeof c.out);
+  built_kernel(&built, 0)(p, 2);
+  EXPECT_TEXT(rounding_compare(&c), "");
+  built_close(&built);
+  arena_close(arena);
 }
 
 static bool same_float(float a, float b) { return a != a ? b != b : !memcmp(&a, &b, sizeof a); }
-
-TEST(casts_round_to_16_bits_as_the_host_does) {
-  Small s;
-  small_open(&s, 1, FLOATS);
-  int x = small_input(&s, DT_F32, FLOATS, 1);
-  for (DType type = DT_BF16; type <= DT_F16; type++) {
-    int y = small_op(&s, OP_CAST, type, x, -1, -1);
-    small_output(&s, y);
-    small_output(&s, small_op(&s, OP_CAST, DT_F32, y, -1, -1));
-  }
-  float *in = floats_to_round(), *value[2];
-  uint16_t *bits[2];
-  for (int i = 0; i < 2; i++) value[i] = xmalloc(sizeof(float) * FLOATS), bits[i] = xmalloc(sizeof(uint16_t) * FLOATS);
-  KernelRun *run;
-  Built built = small_build(&s, &run);
-  run((void *[]){in, bits[0], value[0], bits[1], value[1]}, 2);
-  for (int i = 0; i < FLOATS; i++) {
-    EXPECT(same_float(bf16_value(bits[0][i]), dtype_round(DT_BF16, in[i])) && same_float(bf16_value(bits[0][i]), value[0][i]));
-    EXPECT(same_float(f16_value(bits[1][i]), dtype_round(DT_F16, in[i])) && same_float(f16_value(bits[1][i]), value[1][i]));
-  }
-  for (int i = 0; i < 2; i++) free(value[i]), free(bits[i]);
-  free(in);
-  built_close(&built);
-}
 
 TEST(all_numbers_of_16_bits_are_read_and_written_as_they_are) {
   enum { N = 65536 };

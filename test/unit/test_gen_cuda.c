@@ -8,6 +8,7 @@
 #include "src/train/setup.h"
 #include "test/check.h"
 #include "test/unit/cuda_kernels.h"
+#include "test/unit/kernel_graphs.h"
 #include "test/unit/random_kernel.h"
 
 static const char *const archs[] = {"sm_80", "sm_90a", "sm_100a"};
@@ -84,6 +85,55 @@ TEST(kernels_of_presets_compile_for_all_architectures_without_spills) {
     expect_compiled(kernels, dev);
     dev_close(dev);
   }
+  cuda_kernels_close(kernels);
+}
+
+/* Kernels of a graph as in a run; the text of the last. */
+static const char *add_graph(CudaKernels *kernels, KernelGraph *build, int64_t n, int64_t m, DType type) {
+  Arena *arena = arena_open();
+  Graph *g = graph_open(arena);
+  FuseOptions fuse = {
+      .column_blocks = GPU_COLUMN_BLOCKS, .column_block_rows = GPU_COLUMN_BLOCK_ROWS, .column_block_width = GPU_COLUMN_BLOCK_WIDTH};
+  int last = 0;
+  build(g, n, m, type);
+  const Program *p = fuse_program(arena, g, &fuse);
+  for (int i = 0; i < p->nsteps; i++) last = cuda_kernels_add(kernels, p->steps[i].kernel, cuda_aligned(&p->steps[i]));
+  arena_close(arena);
+  return kernels->texts.at[last];
+}
+
+TEST(kernels_of_other_widths_compile_without_spills) {
+  static KernelGraph *const graphs[] = {graph_norm, graph_norm_grad, graph_swiglu, graph_swiglu_grad, graph_loss, graph_transpose};
+  static const int64_t widths[] = {48, 100, 768, 1001, 2048, 3072, 5120, 8192, 16384};
+  static const DType types[] = {DT_BF16, DT_F16, DT_F32};
+  CudaKernels *kernels = cuda_kernels_open();
+  for (size_t i = 0; i < sizeof graphs / sizeof *graphs; i++)
+    for (size_t w = 0; w < sizeof widths / sizeof *widths; w++) add_graph(kernels, graphs[i], 512, widths[w], types[(i + w) % 3]);
+  for (int i = 0; i < 3; i++) add_graph(kernels, graph_rope_qkv, 512, 128, types[i]);
+  for (int i = 0; i < 3; i++) add_graph(kernels, graph_adamw, 1 << 20, 1, types[i]);
+  Dev *dev = cuda_device_try("sm_90a", 1);
+  if (dev) expect_compiled(kernels, dev);
+  if (dev) dev_close(dev);
+  cuda_kernels_close(kernels);
+}
+
+TEST(accesses_are_of_16_bytes_where_they_can_be) {
+  CudaKernels *kernels = cuda_kernels_open();
+  const char *halves = add_graph(kernels, graph_copy_of, 4096, 1, DT_BF16),
+             *odd = add_graph(kernels, graph_copy_of, 4097, 1, DT_BF16);
+  EXPECT(strstr(halves, "HptHalves<hpt_bf16, 8>") && strstr(halves, "hpt_load(") && strstr(halves, "hpt_store("));
+  EXPECT(!strstr(odd, "hpt_load(") && !strstr(odd, "hpt_store("));
+  EXPECT(strstr(add_graph(kernels, graph_copy_of, 4100, 1, DT_BF16), "HptHalves<hpt_bf16, 4>"));
+  EXPECT(strstr(add_graph(kernels, graph_cast, 4096, 1, DT_F16), "float h0[8];"));
+  EXPECT(strstr(add_graph(kernels, graph_copy_of, 4096, 1, DT_F32), "float h0[4];"));
+  EXPECT(strstr(add_graph(kernels, graph_adamw, 4096, 1, DT_BF16), "float y0[4];")); /* what is written leaves no gaps */
+  cuda_kernels_close(kernels);
+}
+
+TEST(transposes_go_through_shared_memory) {
+  CudaKernels *kernels = cuda_kernels_open();
+  EXPECT(strstr(add_graph(kernels, graph_transpose, 64, 96, DT_BF16), "__shared__ float q0[32][33];"));
+  EXPECT(!strstr(add_graph(kernels, graph_transpose, 64, 8, DT_BF16), "__shared__"));
   cuda_kernels_close(kernels);
 }
 
