@@ -17,8 +17,8 @@ typedef struct GenLaunch {
 } GenLaunch;
 
 /* Appends `extern "C" __global__ void SYMBOL(inputs' addresses…, outputs' addresses…)`, on the same terms; to be compiled by
- * NVRTC after kernels_prelude_cuda.  aligned: a bit an argument, inputs first: its address is a multiple of 16.  The bits of
- * the results depend on the kernel alone, not on aligned. */
+ * NVRTC for sm_80 or newer, after kernels_prelude_cuda.  aligned: a bit an argument, inputs first: its address is a multiple of 16.
+ * The bits of the results depend on the kernel alone, not on aligned. */
 GenLaunch gen_cuda(const Kernel *kernel, const char *symbol, uint64_t aligned, Text *text);
 
 #endif
