@@ -60,8 +60,8 @@ static int sum_of_squares(Graph *g, int x) {
   enum { MOST_ROWS = 1024, SHORTEST = 8192, CHUNK = 8 };
   int64_t n = graph_node(g, x)->shape.dim[0], rows = STATE_PAD;
   while (rows < MOST_ROWS && n / rows >= 2 * SHORTEST && n % (2 * rows * CHUNK) == 0) rows *= 2;
-  int squared = ir_reshape(g, x, SHAPE(rows, n / rows));
-  return ir_sum_all(g, ir_mul(g, squared, squared));
+  int cut = ir_reshape(g, x, SHAPE(rows, n / rows));
+  return ir_sum_all(g, ir_mul(g, cut, cut));
 }
 
 /* Which elements of this rank's share of a unit belong to matrices; -1: none of them. */
