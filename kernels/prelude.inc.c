@@ -62,6 +62,16 @@ HPT_INLINE float hpt_bf16_round(float x) {
   return hpt_from_bits((int32_t)((x != x ? quiet : rounded) & 0xffff0000));
 }
 
+/* An F32 in two halves: f32_upper, f32_lower and f32_join of base/dtype.h. */
+HPT_INLINE float hpt_upper(float x) {
+  uint32_t bits = (uint32_t)hpt_bits(x), quiet = bits | 0x400000;
+  return hpt_from_bits((int32_t)((x != x ? quiet : bits + 0x8000) & 0xffff0000));
+}
+HPT_INLINE int32_t hpt_lower(float x) { return x != x ? 0 : (int32_t)((uint32_t)hpt_bits(x) - (uint32_t)hpt_bits(hpt_upper(x))); }
+HPT_INLINE float hpt_join(float upper, int32_t lower) {
+  return hpt_from_bits((int32_t)((uint32_t)hpt_bits(upper) + (uint32_t)lower));
+}
+
 /* Exponents are biased by 15 and by 127; numbers below 2^-14 are multiples of 2^-24, as floats next to a half are. */
 HPT_INLINE float hpt_f16_value(hpt_f16 h) {
   uint32_t magnitude = h & 0x7fff, sign = (uint32_t)(h & 0x8000) << 16;

@@ -2,6 +2,7 @@
 /* What precedes every generated CUDA translation unit, which includes no header.  The elementary functions are CUDA's own but
  * for the sigmoid: within 3 ulp of the exact value over the whole range, denormals included.  For sm_80 and newer. */
 typedef unsigned char uint8_t;
+typedef short int16_t;
 typedef unsigned short uint16_t;
 typedef int int32_t;
 typedef unsigned int uint32_t;
@@ -101,6 +102,14 @@ HPT_INLINE hpt_f16 hpt_f16_bits(float x) {
 
 HPT_INLINE float hpt_bf16_round(float x) { return hpt_bf16_value(hpt_bf16_bits(x)); }
 HPT_INLINE float hpt_f16_round(float x) { return hpt_f16_value(hpt_f16_bits(x)); }
+
+/* An F32 in two halves: f32_upper, f32_lower and f32_join of base/dtype.h. */
+HPT_INLINE float hpt_upper(float x) {
+  uint32_t bits = __float_as_uint(x);
+  return __uint_as_float((x != x ? bits | 0x400000 : bits + 0x8000) & 0xffff0000u);
+}
+HPT_INLINE int32_t hpt_lower(float x) { return x != x ? 0 : (int32_t)(__float_as_uint(x) - __float_as_uint(hpt_upper(x))); }
+HPT_INLINE float hpt_join(float upper, int32_t lower) { return __uint_as_float(__float_as_uint(upper) + (uint32_t)lower); }
 
 /* N of them as registers hold them best: two in each, the first in the low half. */
 template <typename M, int N> struct alignas(2 * N) HptHalves { uint32_t word[N / 2]; };

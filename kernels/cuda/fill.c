@@ -17,12 +17,12 @@ typedef struct FillArgument {
 
 const char *gpu_fill_text(void) { return text_fill; }
 
-void gpu_fill(void *kernel, float *at, int64_t n, const GpuFill *fill, GpuStream stream) {
+void gpu_fill(void *kernel, void *at, void *lower, int64_t n, const GpuFill *fill, GpuStream stream) {
   const Rng none = {{0, 0}, 0}, *rng = fill->normal ? fill->normal : &none;
   FillArgument argument = {{rng->key[0], rng->key[1]}, rng->step, fill->element, fill->std, fill->constant, fill->normal != NULL};
   long long count = n;
   uint64_t quads = (fill->element + (uint64_t)n + 3) / 4 - fill->element / 4;
   dim3 grid = {(unsigned)((quads + THREADS - 1) / THREADS), 1, 1};
   cudaLaunchConfig_t config = {.gridDim = grid, .blockDim = {THREADS, 1, 1}, .stream = stream};
-  GPU_MUST(cudaLaunchKernelExC(&config, kernel, (void *[]){&at, &count, &argument}));
+  GPU_MUST(cudaLaunchKernelExC(&config, kernel, (void *[]){&at, &lower, &count, &argument}));
 }

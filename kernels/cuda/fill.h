@@ -15,10 +15,11 @@ typedef struct GpuFill {
   float constant;
 } GpuFill;
 
-/* CUDA C++ of the kernel "fill", for NVRTC; includes nothing. */
+/* CUDA C++ of the kernels "fill" (floats) and "fill_halves" (f32_upper and f32_lower of them, base/dtype.h), for NVRTC; includes
+ * nothing. */
 const char *gpu_fill_text(void);
 
-/* Enqueues; kernel: "fill" of that text, loaded. */
-void gpu_fill(void *kernel, float *at, int64_t n, const GpuFill *fill, GpuStream stream);
+/* Enqueues; kernel: one of that text, loaded.  lower: for the lower halves; NULL: they are not wanted. */
+void gpu_fill(void *kernel, void *at, void *lower, int64_t n, const GpuFill *fill, GpuStream stream);
 
 #endif

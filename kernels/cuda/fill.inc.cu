@@ -21,12 +21,11 @@ static __device__ void philox(const Fill &f, unsigned long long block, unsigned 
   }
 }
 
-/* A thread four elements, those of one block of words; the first and the last may stand out of the n that are wanted. */
-extern "C" __global__ void fill(float *at, long long n, Fill f) {
+/* A thread makes four elements, those of one block of words, and returns the number of the first; the first and the last may
+ * stand out of the n that are wanted. */
+static __device__ long long make(const Fill &f, float value[4]) {
   unsigned long long block = f.element / 4 + (unsigned long long)blockIdx.x * blockDim.x + threadIdx.x;
-  long long first = (long long)(block * 4 - f.element);
-  if (first >= n) return;
-  float value[4] = {f.constant, f.constant, f.constant, f.constant};
+  for (int i = 0; i < 4; i++) value[i] = f.constant;
   if (f.normal) {
     unsigned w[4];
     philox(f, block, w);
@@ -38,9 +37,26 @@ extern "C" __global__ void fill(float *at, long long n, Fill f) {
       value[i + 1] = (float)(f.std * (radius * sine));
     }
   }
+  return (long long)(block * 4 - f.element);
+}
+
+extern "C" __global__ void fill(float *at, void *, long long n, Fill f) {
+  float value[4];
+  long long first = make(f, value);
   if (first >= 0 && first + 4 <= n && (unsigned long long)(at + first) % 16 == 0)
     *(float4 *)(at + first) = make_float4(value[0], value[1], value[2], value[3]);
   else
     for (int i = 0; i < 4; i++)
       if (first + i >= 0 && first + i < n) at[first + i] = value[i];
+}
+
+extern "C" __global__ void fill_halves(unsigned short *upper, short *lower, long long n, Fill f) {
+  float value[4];
+  long long first = make(f, value);
+  for (int i = 0; i < 4; i++) {
+    if (first + i < 0 || first + i >= n) continue;
+    unsigned bits = __float_as_uint(value[i]), half = (bits + 0x8000) >> 16;
+    upper[first + i] = (unsigned short)half;
+    if (lower) lower[first + i] = (short)(bits - (half << 16));
+  }
 }

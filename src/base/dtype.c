@@ -8,8 +8,8 @@
 static const struct {
   const char *name;
   size_t size;
-} types[DT_COUNT] = {[DT_F32] = {"f32", 4},   [DT_I32] = {"i32", 4},   [DT_I64] = {"i64", 8},
-                     [DT_PRED] = {"pred", 1}, [DT_BF16] = {"bf16", 2}, [DT_F16] = {"f16", 2}};
+} types[DT_COUNT] = {[DT_F32] = {"f32", 4},   [DT_I32] = {"i32", 4}, [DT_I64] = {"i64", 8}, [DT_PRED] = {"pred", 1},
+                     [DT_BF16] = {"bf16", 2}, [DT_F16] = {"f16", 2}, [DT_I16] = {"i16", 2}};
 
 size_t dtype_size(DType dtype) {
   CHECK(dtype < DT_COUNT);
@@ -63,6 +63,38 @@ float f16_value(uint16_t h) {
   if (exponent) return from_bits(sign | (exponent + 112) << 23 | fraction << 13);
   float magnitude = (float)fraction * 0x1p-24f; /* zero and subnormals; exact */
   return sign ? -magnitude : magnitude;
+}
+
+uint16_t f32_upper(float x) {
+  if (x != x) return bf16_of(x);
+  return (uint16_t)((bits_of(x) + 0x8000) >> 16);
+}
+
+int16_t f32_lower(float x) {
+  if (x != x) return 0;
+  return (int16_t)(bits_of(x) - ((uint32_t)f32_upper(x) << 16));
+}
+
+float f32_join(uint16_t upper, int16_t lower) { return from_bits(((uint32_t)upper << 16) + (uint32_t)lower); }
+
+double dtype_load(DType dtype, const void *at, int64_t i) {
+  return dtype == DT_F32    ? ((const float *)at)[i]
+         : dtype == DT_I32  ? ((const int32_t *)at)[i]
+         : dtype == DT_I64  ? (double)((const int64_t *)at)[i]
+         : dtype == DT_BF16 ? bf16_value(((const uint16_t *)at)[i])
+         : dtype == DT_F16  ? f16_value(((const uint16_t *)at)[i])
+         : dtype == DT_I16  ? ((const int16_t *)at)[i]
+                            : ((const uint8_t *)at)[i];
+}
+
+void dtype_store(DType dtype, void *at, int64_t i, double value) {
+  if (dtype == DT_F32) ((float *)at)[i] = (float)value;
+  if (dtype == DT_I32) ((int32_t *)at)[i] = (int32_t)value;
+  if (dtype == DT_I64) ((int64_t *)at)[i] = (int64_t)value;
+  if (dtype == DT_BF16) ((uint16_t *)at)[i] = bf16_of((float)value);
+  if (dtype == DT_F16) ((uint16_t *)at)[i] = f16_of((float)value);
+  if (dtype == DT_I16) ((int16_t *)at)[i] = (int16_t)value;
+  if (dtype == DT_PRED) ((uint8_t *)at)[i] = value != 0;
 }
 
 float dtype_round(DType dtype, float x) {

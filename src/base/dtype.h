@@ -9,10 +9,10 @@
 
 /* PRED is a truth value (one byte, 0 or 1).  BF16 and F16 are formats of memory and of operands of big ops: all other arithmetic
  * is in F32 (the interpreter's in double), and a CAST rounds to nearest, ties to even. */
-typedef enum DType { DT_F32, DT_I32, DT_I64, DT_PRED, DT_BF16, DT_F16, DT_COUNT } DType;
+typedef enum DType { DT_F32, DT_I32, DT_I64, DT_PRED, DT_BF16, DT_F16, DT_I16, DT_COUNT } DType;
 
 size_t dtype_size(DType dtype);
-const char *dtype_name(DType dtype); /* "f32", "i32", "i64", "pred", "bf16", "f16" */
+const char *dtype_name(DType dtype); /* "f32", "i32", "i64", "pred", "bf16", "f16", "i16" */
 
 /* F32, BF16 or F16. */
 static inline bool dtype_is_float(DType dtype) { return dtype == DT_F32 || dtype == DT_BF16 || dtype == DT_F16; }
@@ -22,6 +22,16 @@ uint16_t bf16_of(float x);
 uint16_t f16_of(float x);
 float bf16_value(uint16_t bits);
 float f16_value(uint16_t bits);
+/* An F32 as a bf16, rounded to nearest with ties away from zero, and what the bits of that leave: together they are the F32 again,
+ * bit for bit (of a NaN, a NaN).  Ties to even would leave one number too many for 16 bits. */
+uint16_t f32_upper(float x);
+int16_t f32_lower(float x);
+float f32_join(uint16_t upper, int16_t lower);
+
+/* Element i of an array of the type, as a double and from one. */
+double dtype_load(DType dtype, const void *at, int64_t i);
+void dtype_store(DType dtype, void *at, int64_t i, double value);
+
 /* x as the type can hold it: itself for F32. */
 float dtype_round(DType dtype, float x);
 

@@ -150,7 +150,7 @@ const Key keys[] = {
     {KEY(parallel, units_alive, KEY_INT), .fallback = "2", .min = 1, .max = 10000, .help = "gathered blocks at a time (full_shard)",
      .elsewhere = "limit_all_gathers, prefetch_factor"},
 
-    {KEY(precision, compute, KEY_CHOICE), .fallback = "fp32", .choices = LIST("fp32", "bf16"),
+    {KEY(precision, compute, KEY_CHOICE), .fallback = "fp32", .choices = LIST("fp32", "bf16", "fp16"),
      .help = "of matrix products, attention and kept activations; sums, norms and softmax stay fp32",
      .elsewhere = "dtype, param_dtype, mixed_precision_param"},
     {KEY(precision, master, KEY_CHOICE), .fallback = "fp32", .choices = LIST("fp32"), .help = "of the weights that are updated"},

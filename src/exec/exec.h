@@ -101,6 +101,10 @@ typedef void JobUse(void *self, int64_t first, int64_t n, const void *from);
 void job_put(Job *job, const char *name, int64_t first, int64_t n, JobMake *make, void *self);
 void job_get(Job *job, const char *name, int64_t first, int64_t n, JobUse *use, void *self);
 
+/* The same of F32s whose halves two Vars hold (OP_UPPER); a job without the lower ones keeps and gives the upper. */
+void job_put_halves(Job *job, const char *upper, const char *lower, int64_t first, int64_t n, JobMake *make, void *self);
+void job_get_halves(Job *job, const char *upper, const char *lower, int64_t first, int64_t n, JobUse *use, void *self);
+
 /* Values by a rule, made where they are kept: std times rng_normal of element, element + 1, …; or a constant.  A GPU's
  * logarithm, sine and cosine may differ from the host's in the last bit of a double, so that about one value in 2^27 is
  * another float, the next one. */
@@ -110,7 +114,8 @@ typedef struct JobFill {
   double std;
   float constant;
 } JobFill;
-void job_fill(Job *job, const char *name, int64_t first, int64_t n, const JobFill *fill);
+/* lower: the Var of lower halves, where name is that of upper ones; else NULL. */
+void job_fill(Job *job, const char *name, const char *lower, int64_t first, int64_t n, const JobFill *fill);
 
 /* Copies a small output (at most 256 bytes) aside as it stands behind all that has been started, without waiting; job_noted
  * waits for the oldest of at most 4 such notes that was not looked at, and gives it, until the next job_note. */

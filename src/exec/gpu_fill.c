@@ -13,10 +13,10 @@ const char *gpu_fill_code(void) {
   return text();
 }
 
-void gpu_fill_floats(Job *job, float *at, int64_t n, const JobFill *fill) {
-  void (*launch)(void *kernel, float *at, int64_t n, const GpuFill *fill, GpuStream stream);
+void gpu_fill_floats(Job *job, void *at, void *lower, bool halves, int64_t n, const JobFill *fill) {
+  void (*launch)(void *kernel, void *to, void *rest, int64_t count, const GpuFill *values, GpuStream stream);
   void *symbol = dev_cuda_symbol("gpu_fill");
   memcpy(&launch, &symbol, sizeof symbol);
   GpuFill values = {fill->normal, fill->element, fill->std, fill->constant};
-  launch(dev_symbol(job->module, "fill"), at, n, &values, dev_stream(job->dev));
+  launch(dev_symbol(job->module, halves ? "fill_halves" : "fill"), at, lower, n, &values, dev_stream(job->dev));
 }

@@ -144,13 +144,17 @@ static void fill_part(void *self, int64_t first, int64_t n, void *to) {
   dev_parallel(f->job->dev, (n + FILL_ELEMENTS - 1) / FILL_ELEMENTS, fill_some, &part);
 }
 
-void job_fill(Job *job, const char *name, int64_t first, int64_t n, const JobFill *fill) {
+void job_fill(Job *job, const char *name, const char *lower, int64_t first, int64_t n, const JobFill *fill) {
   const JobVar *v = var_of(job, name);
-  CHECK(v->var->dtype == DT_F32);
-  if (!job->choices->cuda)
-    job_put(job, name, first, n, fill_part, &(FillJob){job, fill});
-  else if (n)
-    gpu_fill_floats(job, (float *)element_at(job, v, first, n), n, fill);
+  FillJob host = {job, fill};
+  CHECK(v->var->dtype == (lower ? DT_BF16 : DT_F32));
+  if (job->choices->cuda && n)
+    gpu_fill_floats(job, element_at(job, v, first, n),
+                    lower && job_size(job, lower) >= 0 ? element_at(job, var_of(job, lower), first, n) : NULL, lower, n, fill);
+  else if (lower)
+    job_put_halves(job, name, lower, first, n, fill_part, &host);
+  else
+    job_put(job, name, first, n, fill_part, &host);
 }
 
 /* --- notes ---------------------------------------------------------------------------------------------------------------- */

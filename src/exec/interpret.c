@@ -2,24 +2,6 @@
 /* A program by the interpreter (cpu.compiler: none): Vars to double and back, collectives through float32. */
 #include "src/exec/job.h"
 
-static double load_element(const void *at, DType dtype, int64_t i) {
-  return dtype == DT_F32    ? ((const float *)at)[i]
-         : dtype == DT_I32  ? ((const int32_t *)at)[i]
-         : dtype == DT_I64  ? (double)((const int64_t *)at)[i]
-         : dtype == DT_BF16 ? bf16_value(((const uint16_t *)at)[i])
-         : dtype == DT_F16  ? f16_value(((const uint16_t *)at)[i])
-                            : ((const uint8_t *)at)[i];
-}
-
-static void store_element(void *at, DType dtype, int64_t i, double value) {
-  if (dtype == DT_F32) ((float *)at)[i] = (float)value;
-  if (dtype == DT_I32) ((int32_t *)at)[i] = (int32_t)value;
-  if (dtype == DT_I64) ((int64_t *)at)[i] = (int64_t)value;
-  if (dtype == DT_BF16) ((uint16_t *)at)[i] = bf16_of((float)value);
-  if (dtype == DT_F16) ((uint16_t *)at)[i] = f16_of((float)value);
-  if (dtype == DT_PRED) ((uint8_t *)at)[i] = value != 0;
-}
-
 /* The interpreter's collectives: through the type of the compiled program's. */
 static void interpret_collective(void *self, const Node *node, const double *in, double *out) {
   Job *job = self;
@@ -31,12 +13,12 @@ static void interpret_collective(void *self, const Node *node, const double *in,
   size_t size = dtype_size(node->dtype);
   void *from = arena_alloc(arena, size * (size_t)in_n), *to = arena_alloc(arena, size * (size_t)out_n);
   void *workspace = arena_alloc(arena, comm_workspace(kind, n, node->dtype, (int)ranks) + 64);
-  for (int64_t i = 0; i < in_n; i++) store_element(from, node->dtype, i, in[i]);
+  for (int64_t i = 0; i < in_n; i++) dtype_store(node->dtype, from, i, in[i]);
   CommOp *op = comm_prepare(job->mesh, (MeshAxis)node->n[0], kind, from, to, n, node->dtype, workspace, op_table[node->op].name);
   comm_start(op);
   comm_wait(op);
   comm_release(op);
-  for (int64_t i = 0; i < out_n; i++) out[i] = load_element(to, node->dtype, i);
+  for (int64_t i = 0; i < out_n; i++) out[i] = dtype_load(node->dtype, to, i);
   arena_close(arena);
 }
 
@@ -52,9 +34,9 @@ void job_interpret(Job *job, const JobProgram *p) {
       if (pass == 0) values[v] = arena_array(arena, double, n);
       for (int64_t i = 0; i < n; i++)
         if (pass == 0)
-          values[v][i] = load_element(at, var->dtype, i);
+          values[v][i] = dtype_load(var->dtype, at, i);
         else
-          store_element(at, var->dtype, i, values[v][i]);
+          dtype_store(var->dtype, at, i, values[v][i]);
     }
     if (pass == 0) graph_interpret(g, values, interpret_collective, job);
   }

@@ -103,7 +103,8 @@ void job_inputs_close(Job *job);
 void job_host_close(Job *job);
 
 /* gpu_fill.c: n floats of device memory. */
-void gpu_fill_floats(Job *job, float *at, int64_t n, const JobFill *fill);
+/* at: floats, or where halves the upper ones, whose lower ones (NULL: none) are at lower. */
+void gpu_fill_floats(Job *job, void *at, void *lower, bool halves, int64_t n, const JobFill *fill);
 
 /* gpu.c: notes a bound big op; prepares what needs no compiled code (while that is being built), then the rest (all ranks);
  * gives the step its row and plan. */

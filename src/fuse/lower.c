@@ -124,7 +124,9 @@ static void big_results(Lower *l, int node, Step *step) {
   for (int i = 0; i < results; i++) {
     if (step->out[i].shape.rank) continue;
     Shape s = result_shape(l->g, x, i); /* such as lse in evaluation */
-    step->out[i] = (StepArg){{.buffer = lower_buffer(l, BUFFER_TRANSIENT, -1, (size_t)shape_size(&s) * 4, "unread")}, s, DT_F32};
+    DType dtype = x->op == OP_ATTENTION && i == 1 ? DT_F32 : x->dtype;
+    size_t nbytes = (size_t)shape_size(&s) * dtype_size(dtype);
+    step->out[i] = (StepArg){{.buffer = lower_buffer(l, BUFFER_TRANSIENT, -1, nbytes, "unread")}, s, dtype};
     strides_dense(&s, step->out[i].place.stride);
   }
 }

@@ -82,7 +82,7 @@ bool cuda_is_constant(const Cuda *c, int v) {
   return true;
 }
 
-bool cuda_is_packed(const Cuda *c, DType type) { return c->vector > 1 && dtype_size(type) == 2; }
+bool cuda_is_packed(const Cuda *c, DType type) { return c->vector > 1 && dtype_size(type) == 2 && dtype_is_float(type); }
 
 bool cuda_is_vector(const Cuda *c, int arg) {
   const Loops *l = c->g.loops;

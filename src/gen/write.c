@@ -32,8 +32,8 @@ void gen_comment(Gen *g) {
 
 /* --- expressions -------------------------------------------------------------------------------------------------------- */
 
-const char *const gen_register_type[DT_COUNT] = {"float", "int32_t", "int64_t", "int32_t", "float", "float"};
-const char *const gen_memory_type[DT_COUNT] = {"float", "int32_t", "int64_t", "uint8_t", "hpt_bf16", "hpt_f16"};
+const char *const gen_register_type[DT_COUNT] = {"float", "int32_t", "int64_t", "int32_t", "float", "float", "int32_t"};
+const char *const gen_memory_type[DT_COUNT] = {"float", "int32_t", "int64_t", "uint8_t", "hpt_bf16", "hpt_f16", "int16_t"};
 
 /* Calls of what the preludes have to take a number of 16 bits out of memory, put one there, and round to one. */
 typedef struct Half {
@@ -65,6 +65,9 @@ static const struct {
     [OP_TANH] = {"hpt_tanh(@0)", NULL},
     [OP_SIGMOID] = {"hpt_sigmoid(@0)", NULL},
     [OP_FINITE] = {"hpt_finite(@0)", NULL},
+    [OP_UPPER] = {"hpt_upper(@0)", NULL},
+    [OP_LOWER] = {"hpt_lower(@0)", NULL},
+    [OP_JOIN] = {"hpt_join(@0, @1)", NULL},
     [OP_ADD] = {"@0 + @1", "@0 + @1"},
     [OP_SUB] = {"@0 - @1", "@0 - @1"},
     [OP_MUL] = {"@0 * @1", "@0 * @1"},

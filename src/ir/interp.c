@@ -12,6 +12,9 @@
 
 /* --- pointwise -------------------------------------------------------------------------------------------------------- */
 
+static double f_upper(double x) { return bf16_value(f32_upper((float)x)); }
+static double f_lower(double x) { return f32_lower((float)x); }
+static double f_join(double x, double y) { return f32_join(bf16_of((float)x), (int16_t)y); }
 static double f_neg(double x) { return -x; }
 static double f_rsqrt(double x) { return 1 / sqrt(x); }
 static double f_sigmoid(double x) { return 1 / (1 + exp(-x)); }
@@ -37,7 +40,7 @@ typedef struct InterpRow {
 
 static const InterpRow interp_table[OP_COUNT];
 
-static bool is_int(DType dtype) { return dtype == DT_I32 || dtype == DT_I64; }
+static bool is_int(DType dtype) { return dtype == DT_I32 || dtype == DT_I64 || dtype == DT_I16; }
 
 static void eval_pointwise(const Eval *e) {
   const InterpRow *row = &interp_table[e->node->op];
@@ -176,6 +179,9 @@ static const InterpRow interp_table[OP_COUNT] = {
     [OP_SIGMOID] = UNARY(f_sigmoid),
     [OP_FINITE] = UNARY(f_finite),
     [OP_CAST] = {.eval = eval_cast},
+    [OP_UPPER] = UNARY(f_upper),
+    [OP_LOWER] = UNARY(f_lower),
+    [OP_JOIN] = BINARY(f_join),
     [OP_ADD] = BINARY(f_add),
     [OP_SUB] = BINARY(f_sub),
     [OP_MUL] = BINARY(f_mul),

@@ -45,6 +45,9 @@ typedef enum Op {
   OP_SIGMOID,
   OP_FINITE, /* PRED: neither infinite nor NaN */
   OP_CAST,   /* to the node's dtype; float to int truncates, to PRED: != 0 */
+  OP_UPPER,  /* BF16: f32_upper of an F32 (base/dtype.h) */
+  OP_LOWER,  /* I16: f32_lower */
+  OP_JOIN,   /* F32 of a BF16 and an I16: f32_join */
   OP_ADD,
   OP_SUB,
   OP_MUL,

@@ -93,11 +93,24 @@ static bool infer_cast(const Graph *g, Node *node, Why *why) {
   return true;
 }
 
+static bool infer_half(const Graph *g, Node *node, Why *why) {
+  if (!infer_float(g, node, why)) return false;
+  node->dtype = node->op == OP_UPPER ? DT_BF16 : DT_I16;
+  return true;
+}
+
+static bool infer_join(const Graph *g, Node *node, Why *why) {
+  if (!need(g, node, 0, DT_BF16, why) || !need(g, node, 1, DT_I16, why) || !same_shapes(g, node, why)) return false;
+  like_first(g, node, why);
+  node->dtype = DT_F32;
+  return true;
+}
+
 /* add, sub, mul, max, min: of floats or of ints. */
 static bool infer_number(const Graph *g, Node *node, Why *why) {
   DType first = in(g, node, 0)->dtype;
   if (first == DT_PRED) return why_not(why, "arithmetic on truth values");
-  if (dtype_is_float(first) && first != DT_F32) return why_not(why, "arithmetic in %s", dtype_name(first));
+  if (dtype_size(first) == 2) return why_not(why, "arithmetic in %s", dtype_name(first));
   for (int i = 1; i < node->nin; i++)
     if (!need(g, node, i, first, why)) return false;
   return same_shapes(g, node, why) && like_first(g, node, why);
@@ -322,6 +335,9 @@ const OpRow op_table[OP_COUNT] = {
     [OP_SIGMOID] = POINTWISE("sigmoid", 1, infer_float),
     [OP_FINITE] = POINTWISE("finite", 1, infer_finite),
     [OP_CAST] = {"cast", KIND_POINTWISE, 1, "", .gives_dtype = true, .infer = infer_cast},
+    [OP_UPPER] = POINTWISE("upper", 1, infer_half),
+    [OP_LOWER] = POINTWISE("lower", 1, infer_half),
+    [OP_JOIN] = POINTWISE("join", 2, infer_join),
     [OP_ADD] = POINTWISE("add", 2, infer_number),
     [OP_SUB] = POINTWISE("sub", 2, infer_number),
     [OP_MUL] = POINTWISE("mul", 2, infer_number),

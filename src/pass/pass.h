@@ -28,11 +28,13 @@ typedef struct StateParam {
   int64_t offset; /* of its first element in the unit */
 } StateParam;
 
-typedef enum StateSlot { SLOT_PARAM, SLOT_M, SLOT_V, SLOT_SCALAR, STATE_SLOTS } StateSlot;
+/* Parameters are F32; or, split, PARAM holds their upper halves, which the micro-steps read, and LOWER the rest (OP_UPPER). */
+typedef enum StateSlot { SLOT_PARAM, SLOT_M, SLOT_V, SLOT_LOWER, SLOT_SCALAR, STATE_SLOTS } StateSlot;
 
 typedef struct StateRow {
   const char *name; /* the Var: "param/layers.0", "m/layers.0", "updates" */
   StateSlot slot;
+  DType dtype;
   int unit;  /* -1: a scalar, the same on all ranks */
   int64_t n; /* elements on this rank */
 } StateRow;
@@ -40,6 +42,8 @@ typedef struct StateRow {
 typedef struct StateTable {
   int ranks;    /* over which units are sharded */
   bool sharded; /* false: every rank holds all of every row */
+  bool split;   /* parameters are in two halves of 16 bits */
+  bool scaled;  /* the loss is scaled: "loss_scale" and "scale_age", the updates since it last changed, are states */
   int nunits, nparams, nrows;
   StateUnit *units;
   StateParam *params;
@@ -49,9 +53,14 @@ typedef struct StateTable {
 enum { STATE_PAD = 64 };
 
 /* From the VAR_PARAM Vars of a model's graph. */
-StateTable *state_table(Arena *arena, const Graph *model, int ranks, bool sharded);
+typedef struct StateOptions {
+  int ranks;
+  bool sharded, split, scaled;
+} StateOptions;
+StateTable *state_table(Arena *arena, const Graph *model, const StateOptions *options);
 
-const char *state_slot_name(StateSlot slot); /* "param", "m", "v" */
+const char *state_slot_name(StateSlot slot); /* "param", "m", "v", "lower" */
+DType state_slot_type(const StateTable *table, StateSlot slot);
 
 /* The part of a parameter that lies in rank's share of its unit: count elements from element first of the parameter on, at
  * element `at` of the rank's local vector.  False: none of it. */

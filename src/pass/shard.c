@@ -165,11 +165,13 @@ Graph *pass_shard(const Graph *g, Arena *arena, const StateTable *table, const S
   }
   for (int i = 0; i < table->nrows; i++)
     if (table->rows[i].slot == SLOT_PARAM)
-      graph_var(out, (Var){.name = table->rows[i].name, .class = VAR_STATE, .dtype = DT_F32, .shape = SHAPE(table->rows[i].n)});
+      graph_var(
+          out,
+          (Var){.name = table->rows[i].name, .class = VAR_STATE, .dtype = table->rows[i].dtype, .shape = SHAPE(table->rows[i].n)});
   out->scopes.n = 0;
   for (int i = 0; i < g->scopes.n; i++) vec_push(arena, &out->scopes, g->scopes.at[i]);
   Shard s = {.g = g, .out = out, .table = table, .options = options, .map = arena_ints(arena, g->nodes.n, -1)};
-  s.once = !table->sharded && options->compute == DT_F32;
+  s.once = !table->sharded && options->compute == state_slot_type(table, SLOT_PARAM);
   s.param_of = arena_ints(arena, g->nodes.n, -1);
   s.ready = arena_ints(arena, g->nodes.n, -1);
   s.again = arena_ints(arena, g->nodes.n, -1);

@@ -5,8 +5,13 @@
 #include "src/pass/pass.h"
 
 const char *state_slot_name(StateSlot slot) {
-  static const char *const names[STATE_SLOTS] = {"param", "m", "v", "state"};
+  static const char *const names[STATE_SLOTS] = {"param", "m", "v", "lower", "state"};
   return names[slot];
+}
+
+DType state_slot_type(const StateTable *table, StateSlot slot) {
+  if (table->split && slot == SLOT_PARAM) return DT_BF16;
+  return slot == SLOT_LOWER ? DT_I16 : DT_F32;
 }
 
 const char *state_grad(Arena *arena, const StateUnit *unit) { return arena_printf(arena, "grad/%s", unit->name); }
@@ -34,29 +39,32 @@ static void place(StateTable *table, const Graph *model, bool matrices) {
   }
 }
 
-StateTable *state_table(Arena *arena, const Graph *model, int ranks, bool sharded) {
+StateTable *state_table(Arena *arena, const Graph *model, const StateOptions *o) {
   StateTable *table = arena_new(arena, StateTable);
   for (int i = 0; i < model->vars.n; i++) table->nparams += model->vars.at[i].class == VAR_PARAM;
-  table->ranks = ranks;
-  table->sharded = sharded;
+  table->ranks = o->ranks;
+  table->sharded = o->sharded;
+  table->split = o->split;
+  table->scaled = o->scaled;
   table->params = arena_array(arena, StateParam, table->nparams);
   table->units = arena_array(arena, StateUnit, table->nparams);
   for (int i = 0; i < model->vars.n; i++) /* units in the order of their first parameter */
     if (model->vars.at[i].class == VAR_PARAM) find_unit(table, model->vars.at[i].unit);
   place(table, model, true);
   place(table, model, false);
-  table->rows = arena_array(arena, StateRow, 3 * table->nunits + 1);
+  table->rows = arena_array(arena, StateRow, 4 * table->nunits + 3);
   for (int i = 0; i < table->nunits; i++) {
     StateUnit *unit = &table->units[i];
-    int64_t grain = (int64_t)STATE_PAD * ranks;
+    int64_t grain = (int64_t)STATE_PAD * o->ranks;
     unit->padded = (unit->n + grain - 1) / grain * grain;
-    unit->local = sharded ? unit->padded / ranks : unit->padded;
+    unit->local = o->sharded ? unit->padded / o->ranks : unit->padded;
   }
-  for (StateSlot slot = SLOT_PARAM; slot <= SLOT_V; slot++)
+  for (StateSlot slot = SLOT_PARAM; slot <= (o->split ? SLOT_LOWER : SLOT_V); slot++)
     for (int i = 0; i < table->nunits; i++)
-      table->rows[table->nrows++] =
-          (StateRow){arena_printf(arena, "%s/%s", state_slot_name(slot), table->units[i].name), slot, i, table->units[i].local};
-  table->rows[table->nrows++] = (StateRow){"updates", SLOT_SCALAR, -1, 1};
+      table->rows[table->nrows++] = (StateRow){arena_printf(arena, "%s/%s", state_slot_name(slot), table->units[i].name), slot,
+                                               state_slot_type(table, slot), i, table->units[i].local};
+  static const char *const scalars[] = {"updates", "loss_scale", "scale_age"};
+  for (int i = 0; i < (o->scaled ? 3 : 1); i++) table->rows[table->nrows++] = (StateRow){scalars[i], SLOT_SCALAR, DT_F32, -1, 1};
   return table;
 }
 

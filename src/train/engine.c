@@ -49,7 +49,8 @@ static int add_micro(Engine *e, bool first, bool last, const char *name) {
   Arena *scratch = arena_open();
   ModelBatch batch = batch_of(o);
   if (o->logits) batch.head_rows = 0;
-  return add_take(e, scratch, graph_micro(scratch, &o->model, &batch, o->nominal_tokens, first, o->logits), first, last, name);
+  MicroOptions micro = {o->nominal_tokens, first, o->logits, e->states->scaled};
+  return add_take(e, scratch, graph_micro(scratch, &o->model, &batch, &micro), first, last, name);
 }
 
 static int add_update(Engine *e) {
@@ -89,7 +90,11 @@ Engine *engine_open(Arena *arena, Dev *dev, Comm *comm, Mesh *mesh, const Engine
   Graph *model = graph_open(arena);
   model_build(model, &options->model, &(ModelBatch){.sequences = 1, .positions = 1});
   int ranks = mesh_extent(mesh, MESH_DP_SHARD);
-  e->states = state_table(arena, model, ranks, options->sharded && ranks > 1); /* one shard is the whole */
+  StateOptions states = {.ranks = ranks,
+                         .sharded = options->sharded && ranks > 1, /* one shard is the whole */
+                         .split = options->choices.compute == DT_BF16,
+                         .scaled = options->choices.compute == DT_F16};
+  e->states = state_table(arena, model, &states);
   e->job = job_open(arena, dev, comm, mesh, &e->options.choices, options->interpreted);
   add_programs(e);
   e->sort = arena_array(arena, uint64_t, options->sequences * options->positions);
@@ -121,6 +126,7 @@ JobStart engine_start(Engine *e) {
   JobStart start = job_start(e->job);
   int32_t *shard = job_var(e->job, "shard", NULL);
   if (shard) *shard = mesh_index(e->mesh, MESH_DP_SHARD);
+  engine_set_scalar(e, "loss_scale", SCALE_FIRST);
   return start;
 }
 
@@ -135,29 +141,42 @@ static const char *state_name(const Engine *e, StateSlot slot, int unit) {
 
 bool engine_holds(const Engine *e, StateSlot slot, int unit) { return job_size(e->job, state_name(e, slot, unit)) >= 0; }
 
+/* The Var of the lower halves where the slot's F32s are in two; NULL. */
+static const char *lower_name(const Engine *e, StateSlot slot, int unit) {
+  return e->states->split && slot == SLOT_PARAM ? state_name(e, SLOT_LOWER, unit) : NULL;
+}
+
 void engine_put(Engine *e, StateSlot slot, int unit, int64_t at, int64_t n, JobMake *make, void *self) {
-  job_put(e->job, state_name(e, slot, unit), at, n, make, self);
+  const char *name = state_name(e, slot, unit), *lower = lower_name(e, slot, unit);
+  lower ? job_put_halves(e->job, name, lower, at, n, make, self) : job_put(e->job, name, at, n, make, self);
 }
 
 void engine_get(const Engine *e, StateSlot slot, int unit, int64_t at, int64_t n, JobUse *use, void *self) {
-  job_get(e->job, state_name(e, slot, unit), at, n, use, self);
+  const char *name = state_name(e, slot, unit), *lower = lower_name(e, slot, unit);
+  lower ? job_get_halves(e->job, name, lower, at, n, use, self) : job_get(e->job, name, at, n, use, self);
 }
 
 void engine_get_grad(const Engine *e, int unit, int64_t at, int64_t n, JobUse *use, void *self) {
   job_get(e->job, state_grad(e->arena, &e->states->units[unit]), at, n, use, self);
 }
 
+static void read_some(void *self, int64_t first, int64_t n, const void *from) {
+  memcpy((float *)self + first, from, sizeof(float) * (size_t)n);
+}
+
 void engine_read(const Engine *e, StateSlot slot, int unit, int64_t at, int64_t n, float *to) {
-  job_read(e->job, state_name(e, slot, unit), at, n, to);
+  engine_get(e, slot, unit, at, n, read_some, to);
 }
 
-float engine_updates(const Engine *e) {
-  float updates;
-  engine_read(e, SLOT_SCALAR, -1, 0, 1, &updates);
-  return updates;
+float engine_scalar(const Engine *e, const char *name) {
+  float value;
+  job_read(e->job, name, 0, 1, &value);
+  return value;
 }
 
-void engine_set_updates(Engine *e, float updates) { job_write(e->job, state_name(e, SLOT_SCALAR, -1), 0, 1, &updates); }
+void engine_set_scalar(Engine *e, const char *name, float value) {
+  if (job_size(e->job, name) >= 0) job_write(e->job, name, 0, 1, &value);
+}
 
 /* Only this rank's elements are made: no rank ever holds a whole large tensor. */
 void engine_init(Engine *e, uint64_t seed) {
@@ -167,7 +186,7 @@ void engine_init(Engine *e, uint64_t seed) {
     if (!state_piece(e->states, p, mesh_index(e->mesh, MESH_DP_SHARD), &first, &n, &at)) continue;
     Rng rng = rng_make(seed, RNG_INIT, param->name, 0);
     JobFill fill = {param->init == INIT_NORMAL ? &rng : NULL, (uint64_t)first, param->std, param->init == INIT_ONE};
-    job_fill(e->job, state_name(e, SLOT_PARAM, param->unit), at, n, &fill);
+    job_fill(e->job, state_name(e, SLOT_PARAM, param->unit), lower_name(e, SLOT_PARAM, param->unit), at, n, &fill);
   }
 }
 
@@ -205,7 +224,7 @@ void engine_update_start(Engine *e, double lr) {
 
 StepResult engine_update_result(Engine *e) {
   const float *m = job_noted(e->job);
-  return (StepResult){m[METRIC_LOSS], m[METRIC_GRAD_NORM], m[METRIC_TOKENS], m[METRIC_APPLIED] != 0};
+  return (StepResult){m[METRIC_LOSS], m[METRIC_GRAD_NORM], m[METRIC_TOKENS], m[METRIC_SCALE], m[METRIC_APPLIED] != 0};
 }
 
 StepResult engine_update(Engine *e, double lr) {
@@ -237,30 +256,36 @@ const float *engine_next(Engine *e, const int32_t *ids, int64_t n) {
 
 const float *engine_logits(const Engine *e) { return job_var(e->job, "logits", NULL); }
 
+typedef void ReadVector(const Engine *e, int unit, int64_t at, int64_t n, float *to);
+
+static void read_param(const Engine *e, int unit, int64_t at, int64_t n, float *to) { engine_read(e, SLOT_PARAM, unit, at, n, to); }
+
+static void read_grad(const Engine *e, int unit, int64_t at, int64_t n, float *to) {
+  job_read(e->job, state_grad(e->arena, &e->states->units[unit]), at, n, to);
+}
+
 /* A parameter out of a unit's vector, of which each rank has its share (or all of it). */
-static void whole_tensor(Engine *e, int param, const char *vector, float *whole) {
+static void whole_tensor(Engine *e, int param, ReadVector *read, float *whole) {
   const StateParam *p = &e->states->params[param];
   const StateUnit *unit = &e->states->units[p->unit];
   int64_t n = shape_size(&p->shape);
   if (!e->states->sharded) {
-    job_read(e->job, vector, p->offset, n, whole);
+    read(e, p->unit, p->offset, n, whole);
     return;
   }
   float *mine = xmalloc(sizeof *mine * (size_t)unit->local), *all = xmalloc(sizeof *all * (size_t)unit->padded);
-  job_read(e->job, vector, 0, unit->local, mine);
+  read(e, p->unit, 0, unit->local, mine);
   comm_gather(e->comm, mine, sizeof *mine * (size_t)unit->local, all);
   memcpy(whole, all + p->offset, sizeof *whole * (size_t)n);
   free(all);
   free(mine);
 }
 
-void engine_param(Engine *e, int param, float *whole) {
-  whole_tensor(e, param, state_name(e, SLOT_PARAM, e->states->params[param].unit), whole);
-}
+void engine_param(Engine *e, int param, float *whole) { whole_tensor(e, param, read_param, whole); }
 
 void engine_gradient(Engine *e, int param, float *whole) {
   const StateParam *p = &e->states->params[param];
-  whole_tensor(e, param, state_grad(e->arena, &e->states->units[p->unit]), whole);
+  whole_tensor(e, param, read_grad, whole);
   float counted;
   job_read(e->job, "token_count", 0, 1, &counted);
   float *counts = xmalloc(sizeof *counts * (size_t)comm_size(e->comm));
@@ -268,6 +293,7 @@ void engine_gradient(Engine *e, int param, float *whole) {
   double total = 0;
   for (int r = 0; r < comm_size(e->comm); r++) total += counts[r];
   free(counts);
-  float ratio = (float)(e->options.nominal_tokens / (total > 1 ? total : 1));
+  float scale = e->states->scaled ? engine_scalar(e, "loss_scale") : 1;
+  float ratio = (float)(e->options.nominal_tokens / (total > 1 ? total : 1)) / scale;
   for (int64_t i = 0; i < shape_size(&p->shape); i++) whole[i] *= ratio;
 }

@@ -41,8 +41,9 @@ void engine_put(Engine *engine, StateSlot slot, int unit, int64_t at, int64_t n,
 void engine_get(const Engine *engine, StateSlot slot, int unit, int64_t at, int64_t n, JobUse *use, void *self);
 void engine_read(const Engine *engine, StateSlot slot, int unit, int64_t at, int64_t n, float *to);
 void engine_get_grad(const Engine *engine, int unit, int64_t at, int64_t n, JobUse *use, void *self); /* of the last step */
-float engine_updates(const Engine *engine); /* the count of applied updates, a state */
-void engine_set_updates(Engine *engine, float updates);
+/* A scalar state, by its row's name ("updates"); setting one that the engine does not have does nothing. */
+float engine_scalar(const Engine *engine, const char *name);
+void engine_set_scalar(Engine *engine, const char *name, float value);
 void engine_init(Engine *engine, uint64_t seed); /* initial weights, by name and element alone */
 
 /* --- batches -------------------------------------------------------------------------------------------------------------- */
@@ -55,6 +56,7 @@ void engine_micro(Engine *engine, int64_t pass); /* 0 … passes - 1 */
 
 typedef struct StepResult {
   double loss, grad_norm, tokens; /* tokens that counted */
+  double scale;                   /* of the loss, in this step */
   bool applied;
 } StepResult;
 StepResult engine_update(Engine *engine, double lr);

@@ -16,18 +16,22 @@ static void output_logits(Graph *g, int logits) {
   ir_store(g, "logits", logits);
 }
 
-Graph *graph_micro(Arena *arena, const ModelConfig *model, const ModelBatch *batch, double nominal_tokens, bool first,
-                   bool logits) {
+Graph *graph_micro(Arena *arena, const ModelConfig *model, const ModelBatch *batch, const MicroOptions *o) {
   Graph *g = graph_open(arena);
   ModelNodes nodes = model_build(g, model, batch);
   int loss, count;
   model_loss(g, &nodes, batch, &loss, &count);
-  carry_sum(g, "loss_sum", loss, first);
-  carry_sum(g, "token_count", count, first);
-  if (logits) output_logits(g, model_logits(g, &nodes));
-  if (nominal_tokens == 0) return g;
+  carry_sum(g, "loss_sum", loss, o->first);
+  carry_sum(g, "token_count", count, o->first);
+  if (o->logits) output_logits(g, model_logits(g, &nodes));
+  if (o->nominal_tokens == 0) return g;
+  int seed = ir_const(g, DT_F32, 1 / o->nominal_tokens);
+  if (o->scaled) {
+    scalar_var(g, "loss_scale", VAR_STATE, DT_F32);
+    seed = ir_mul(g, seed, ir_load(g, "loss_scale"));
+  }
   int *grads = arena_array(arena, int, nodes.n_params);
-  graph_differentiate(g, loss, ir_const(g, DT_F32, 1 / nominal_tokens), nodes.params, nodes.n_params, nodes.order, grads);
+  graph_differentiate(g, loss, seed, nodes.params, nodes.n_params, nodes.order, grads);
   g->phase = PHASE_BACKWARD;
   for (int i = 0; i < nodes.n_params; i++) {
     const Node *param = graph_node(g, nodes.params[i]);
@@ -79,8 +83,19 @@ static void store_metrics(Graph *g, const int *values) {
   ir_store(g, "metrics", ir_concat(g, parts, METRICS, 0));
 }
 
-/* norm -> one all-reduce of scalars -> factor -> AdamW.  The gradient carries the seed 1/nominal; the factor makes it
- * 1/actual and clips in one multiplication. */
+/* Halved, doubled or left; and the count of updates since. */
+static void update_scale(Graph *g, int scale, int finite, int apply) {
+  scalar_var(g, "scale_age", VAR_STATE, DT_F32);
+  int zero = ir_const(g, DT_F32, 0), age = ir_load(g, "scale_age"), older = ir_add(g, age, ir_const(g, DT_F32, 1));
+  int old = ir_binary(g, OP_AND, apply, ir_binary(g, OP_LE, ir_const(g, DT_F32, SCALE_AGE), older));
+  int grown = ir_binary(g, OP_MIN, ir_scale(g, scale, 2), ir_const(g, DT_F32, SCALE_MOST));
+  int shrunk = ir_binary(g, OP_MAX, ir_scale(g, scale, 0.5), ir_const(g, DT_F32, 1));
+  ir_store(g, "loss_scale", ir_select(g, finite, ir_select(g, old, grown, scale), shrunk));
+  ir_store(g, "scale_age", ir_select(g, finite, ir_select(g, old, zero, ir_select(g, apply, older, age)), zero));
+}
+
+/* norm -> one all-reduce of scalars -> factor -> AdamW.  The gradient carries the seed 1/nominal and the loss's scale; the factor
+ * makes it 1/actual, takes the scale off and clips in one multiplication. */
 Graph *graph_update(Arena *arena, const StateTable *table, const UpdateOptions *o) {
   Graph *g = graph_open(arena);
   int *grad = arena_array(arena, int, table->nunits), squares = ir_const(g, DT_F32, 0);
@@ -100,31 +115,43 @@ Graph *graph_update(Arena *arena, const StateTable *table, const UpdateOptions *
   int loss_sum = scalar_of(g, sums, 0), tokens = scalar_of(g, sums, 1);
   if (table->sharded) squares = scalar_of(g, sums, 2);
   int counted = ir_binary(g, OP_MAX, tokens, ir_const(g, DT_F32, 1));
-  int ratio = ir_div(g, ir_const(g, DT_F32, o->nominal_tokens), counted);
+  int ratio = ir_div(g, ir_const(g, DT_F32, o->nominal_tokens), counted), scale = ir_const(g, DT_F32, 1);
+  if (table->scaled) {
+    scalar_var(g, "loss_scale", VAR_STATE, DT_F32);
+    scale = ir_load(g, "loss_scale");
+    ratio = ir_div(g, ratio, scale);
+  }
   int norm = ir_mul(g, ir_unary(g, OP_SQRT, squares), ratio), factor = ratio;
   if (o->clip > 0) { /* as torch.nn.utils.clip_grad_norm_ */
     int limit = ir_div(g, ir_const(g, DT_F32, o->clip), ir_add(g, norm, ir_const(g, DT_F32, 1e-6)));
     factor = ir_mul(g, ratio, ir_binary(g, OP_MIN, limit, ir_const(g, DT_F32, 1)));
   }
   int some = ir_binary(g, OP_LT, ir_const(g, DT_F32, 0), tokens);
-  int apply = ir_binary(g, OP_AND, ir_unary(g, OP_FINITE, norm), some);
+  int finite = ir_unary(g, OP_FINITE, norm), apply = ir_binary(g, OP_AND, finite, some);
   int updates = ir_load(g, "updates"), shard = ir_load(g, "shard"), one = ir_const(g, DT_F32, 1);
   AdamWShared shared = adamw_shared(g, &o->adam, ir_load(g, "lr"), updates, apply);
-  int metrics[METRICS] = {ir_div(g, loss_sum, counted), norm, tokens, ir_cast(g, DT_F32, apply)};
+  int metrics[METRICS] = {ir_div(g, loss_sum, counted), norm, tokens, ir_cast(g, DT_F32, apply), scale};
   for (int u = 0; u < table->nunits; u++) {
     const StateUnit *unit = &table->units[u];
-    const char *name[3];
-    int state[3];
-    for (int slot = SLOT_PARAM; slot <= SLOT_V; slot++) {
+    const char *name[STATE_SLOTS];
+    int state[STATE_SLOTS], last = table->split ? SLOT_LOWER : SLOT_V;
+    for (int slot = SLOT_PARAM; slot <= last; slot++) {
       name[slot] = arena_printf(arena, "%s/%s", state_slot_name((StateSlot)slot), unit->name);
-      graph_var(g, (Var){.name = name[slot], .class = VAR_STATE, .dtype = DT_F32, .shape = SHAPE(unit->local)});
+      DType dtype = state_slot_type(table, (StateSlot)slot);
+      graph_var(g, (Var){.name = name[slot], .class = VAR_STATE, .dtype = dtype, .shape = SHAPE(unit->local)});
       state[slot] = ir_load(g, name[slot]);
     }
+    if (table->split) state[SLOT_PARAM] = ir_binary(g, OP_JOIN, state[SLOT_PARAM], state[SLOT_LOWER]);
     adamw_update(g, &o->adam, &shared, ir_mul(g, grad[u], factor), decayed_elements(g, table, unit, shard), &state[SLOT_PARAM],
                  &state[SLOT_M], &state[SLOT_V]);
-    for (int slot = SLOT_PARAM; slot <= SLOT_V; slot++) ir_store(g, name[slot], state[slot]);
+    if (table->split) {
+      state[SLOT_LOWER] = ir_unary(g, OP_LOWER, state[SLOT_PARAM]);
+      state[SLOT_PARAM] = ir_unary(g, OP_UPPER, state[SLOT_PARAM]);
+    }
+    for (int slot = SLOT_PARAM; slot <= last; slot++) ir_store(g, name[slot], state[slot]);
   }
   ir_store(g, "updates", ir_select(g, apply, ir_add(g, updates, one), updates));
+  if (table->scaled) update_scale(g, scale, finite, apply);
   store_metrics(g, metrics);
   return g;
 }

@@ -5,6 +5,7 @@
  *   loss_sum, token_count   carried: this rank's sums over the micro-steps of a step
  *   lr, shard               step scalars: the learning rate; which shard of a unit this rank holds
  *   updates                 state: updates applied so far
+ *   loss_scale, scale_age   states, where the loss is scaled: what it is multiplied by, and the updates since that changed
  *   metrics                 output of the update: METRIC_… below; the same on all ranks
  *   eval                    output of an evaluation: its loss sum and token count, summed over ranks
  *   logits                  output: (T,V) of verify's program, (1,V) of the generation program
@@ -16,10 +17,14 @@
 #include "src/optim/optim.h"
 #include "src/pass/pass.h"
 
-enum { METRIC_LOSS, METRIC_GRAD_NORM, METRIC_TOKENS, METRIC_APPLIED, METRICS };
-
 /* loss: the mean over the global batch's counted tokens; grad_norm: of its gradient before clipping; applied: 0 when the step
- * was skipped. */
+ * was skipped; scale: of the loss in this step, 1 where it is not scaled. */
+enum { METRIC_LOSS, METRIC_GRAD_NORM, METRIC_TOKENS, METRIC_APPLIED, METRIC_SCALE, METRICS };
+
+/* Dynamic loss scaling (Micikevicius et al., "Mixed Precision Training", 2018): halved after a step whose gradient is not finite,
+ * doubled after SCALE_AGE applied ones in a row. */
+enum { SCALE_FIRST = 65536, SCALE_MOST = 1 << 24, SCALE_AGE = 2000 };
+
 typedef struct UpdateOptions {
   AdamW adam;
   double clip;           /* 0: none */
@@ -28,7 +33,11 @@ typedef struct UpdateOptions {
 } UpdateOptions;
 
 /* first: the carried sums start here.  logits: verify wants them.  nominal_tokens 0: no gradients. */
-Graph *graph_micro(Arena *arena, const ModelConfig *model, const ModelBatch *batch, double nominal_tokens, bool first, bool logits);
+typedef struct MicroOptions {
+  double nominal_tokens;
+  bool first, logits, scaled;
+} MicroOptions;
+Graph *graph_micro(Arena *arena, const ModelConfig *model, const ModelBatch *batch, const MicroOptions *options);
 Graph *graph_update(Arena *arena, const StateTable *table, const UpdateOptions *options);
 Graph *graph_eval(Arena *arena, const ModelConfig *model, const ModelBatch *batch, int axis, int ranks);
 Graph *graph_generate(Arena *arena, const ModelConfig *model, int64_t positions);

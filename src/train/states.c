@@ -9,8 +9,6 @@
 
 static const char *const slot_folders[] = {[SLOT_PARAM] = "/model", [SLOT_M] = "/optim/m", [SLOT_V] = "/optim/v"};
 
-enum { COUNTERS = 2 };
-
 static const char *tensor_path(Arena *arena, StateSlot slot, const StateParam *param) {
   return arena_printf(arena, "%s/%s", slot_folders[slot], param->name);
 }
@@ -27,6 +25,8 @@ static void feed(void *self, CkptTake *take, void *taker) {
   const Source *s = self;
   engine_get(s->engine, s->slot, s->unit, s->at, s->n, take, taker);
 }
+
+static const char *scalar_path(Arena *arena, const StateRow *row) { return arena_printf(arena, "/state/%s", row->name); }
 
 /* This rank's shard; or where every rank has all, an equal part. */
 static CkptPiece piece_of(const StateTable *states, Mesh *mesh, int p, Source *source) {
@@ -62,13 +62,19 @@ bool try_states_save(Comm *comm, Mesh *mesh, const Engine *engine, const StatesS
   Arena *arena = arena_open();
   const StateTable *states = engine_states(engine);
   bool first = comm_rank(comm) == 0;
-  float updates = engine_updates(engine);
-  CkptTensor *tensors = arena_array(arena, CkptTensor, STATE_SLOTS * states->nparams + COUNTERS), *t = tensors;
+  CkptTensor *tensors = arena_array(arena, CkptTensor, STATE_SLOTS * states->nparams + states->nrows), *t = tensors;
   for (StateSlot slot = SLOT_PARAM; slot <= SLOT_V; slot++)
     for (int p = 0; p < states->nparams; p++) *t++ = tensor_of(arena, mesh, engine, slot, p);
-  CkptPiece counters[COUNTERS] = {{.n = 1, .at = &updates}, {.n = 1, .at = &save->step}};
-  *t++ = (CkptTensor){.path = "/state/updates", .dtype = DT_F32, .pieces = &counters[0], .n_pieces = first};
-  *t++ = (CkptTensor){.path = "/state/step", .dtype = DT_I64, .pieces = &counters[1], .n_pieces = first};
+  for (int i = 0; i < states->nrows; i++) {
+    if (states->rows[i].slot != SLOT_SCALAR) continue;
+    float *value = arena_new(arena, float);
+    CkptPiece *piece = arena_new(arena, CkptPiece);
+    *value = engine_scalar(engine, states->rows[i].name);
+    *piece = (CkptPiece){.n = 1, .at = value};
+    *t++ = (CkptTensor){.path = scalar_path(arena, &states->rows[i]), .dtype = DT_F32, .pieces = piece, .n_pieces = first};
+  }
+  CkptPiece step = {.n = 1, .at = &save->step};
+  *t++ = (CkptTensor){.path = "/state/step", .dtype = DT_I64, .pieces = &step, .n_pieces = first};
   CkptSave all = {save->folder, save->step, tensors, (int)(t - tensors), save->texts, save->n_texts, save->facts, save->n_facts};
   bool ok = try_ckpt_write(comm, &all, why);
   arena_close(arena);
@@ -109,10 +115,12 @@ void states_load(Engine *engine, Mesh *mesh, const Ckpt *ckpt) {
       if (!state_piece(states, p, mesh_index(mesh, MESH_DP_SHARD), &saved.first, &n, &at)) continue;
       engine_put(engine, slot, param->unit, at, n, read_part, &saved);
     }
-  if (engine_holds(engine, SLOT_SCALAR, -1)) {
-    float updates;
-    ckpt_read(ckpt, "/state/updates", DT_F32, 0, 1, &updates);
-    engine_set_updates(engine, updates);
+  for (int i = 0; i < states->nrows; i++) { /* one of another precision has no loss scale: it starts afresh */
+    float value;
+    const char *path = scalar_path(arena, &states->rows[i]);
+    if (states->rows[i].slot != SLOT_SCALAR || !ckpt_find(ckpt, path)) continue;
+    ckpt_read(ckpt, path, DT_F32, 0, 1, &value);
+    engine_set_scalar(engine, states->rows[i].name, value);
   }
   arena_close(arena);
 }

@@ -41,7 +41,7 @@ test_recomputation_shows() {
 test_what_is_not_there_is_an_error() {
   expect_run 2 "$hpctrain" ir --after=magic
   expect_err "there is no stage 'magic'"
-  expect_err '^help: the stages are model, recompute, shard'
+  expect_err '^help: the stages are model, recompute, precision, shard'
   expect_run 2 "$hpctrain" ir --program=none
   expect_err "no program 'none'"
   expect_run 2 "$hpctrain" ir --ranks=none

@@ -143,8 +143,8 @@ TEST(values_by_rule_are_the_hosts_wherever_they_are_made) {
     Rng rng = rng_make(3, RNG_INIT, "model.embed_tokens.weight", 0);
     for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
       int64_t skip = cases[i].skip, n = cases[i].n, other = 0;
-      job_fill(c.job, "w", 0, N, &(JobFill){.constant = 5});
-      job_fill(c.job, "w", skip, n, &(JobFill){.normal = &rng, .element = cases[i].element, .std = cases[i].std});
+      job_fill(c.job, "w", NULL, 0, N, &(JobFill){.constant = 5});
+      job_fill(c.job, "w", NULL, skip, n, &(JobFill){.normal = &rng, .element = cases[i].element, .std = cases[i].std});
       job_read(c.job, "w", 0, N, is);
       rng_normals(&rng, cases[i].element, n, cases[i].std, want);
       for (int64_t e = 0; e < N; e++) {
@@ -159,7 +159,7 @@ TEST(values_by_rule_are_the_hosts_wherever_they_are_made) {
     }
     double begin = clock_seconds();
     int times = c.exact ? 1 : 100;
-    for (int i = 0; i < times; i++) job_fill(c.job, "w", 0, N, &(JobFill){.normal = &rng, .std = 1});
+    for (int i = 0; i < times; i++) job_fill(c.job, "w", NULL, 0, N, &(JobFill){.normal = &rng, .std = 1});
     dev_sync(c.dev);
     fprintf(stderr, "note  %s: %.3g initial weights a second\n", c.kind, N * (double)times / (clock_seconds() - begin));
     case_close(&c);

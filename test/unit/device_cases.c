@@ -69,19 +69,7 @@ void device_cases_add_text(DeviceCases *cases, const char *text, const char *lab
 /* --- running ------------------------------------------------------------------------------------------------------------ */
 
 static void fill(void *to, DType dtype, const double *from, int64_t n) {
-  for (int64_t i = 0; i < n; i++) {
-    if (dtype == DT_F32) ((float *)to)[i] = (float)from[i];
-    if (dtype == DT_I32) ((int32_t *)to)[i] = (int32_t)from[i];
-    if (dtype == DT_I64) ((int64_t *)to)[i] = (int64_t)from[i];
-    if (dtype == DT_PRED) ((uint8_t *)to)[i] = from[i] != 0;
-  }
-}
-
-static double element(const void *at, DType dtype, int64_t i) {
-  return dtype == DT_F32   ? ((const float *)at)[i]
-         : dtype == DT_I32 ? ((const int32_t *)at)[i]
-         : dtype == DT_I64 ? (double)((const int64_t *)at)[i]
-                           : ((const uint8_t *)at)[i];
+  for (int64_t i = 0; i < n; i++) dtype_store(dtype, to, i, from[i]);
 }
 
 /* Whatever the Var is, and wherever. */
@@ -139,7 +127,7 @@ static char wrong[512];
 static double distance(const Var *var, const void *is, const double *want) {
   double difference = 0, norm = 0;
   for (int64_t i = 0; i < shape_size(&var->shape); i++) {
-    double a = element(is, var->dtype, i), b = want[i];
+    double a = dtype_load(var->dtype, is, i), b = want[i];
     if (a == b || (isnan(a) && isnan(b))) continue;
     if (var->dtype != DT_F32 || !isfinite(a) || !isfinite(b)) return INFINITY;
     difference += (a - b) * (a - b);
@@ -157,7 +145,7 @@ const char *device_compare(const DeviceCases *cases, const DeviceResults *result
       if (far <= tolerance) continue;
       fputs(c->text, stderr);
       snprintf(wrong, sizeof wrong, "%s: var %s is %g off (first element %g, want %g)", c->label, var->name, far,
-               element(results->var[i][v], var->dtype, 0), c->after[v][0]);
+               dtype_load(var->dtype, results->var[i][v], 0), c->after[v][0]);
       return wrong;
     }
   }

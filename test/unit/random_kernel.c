@@ -415,24 +415,6 @@ static void make_outputs(Maker *m) {
 
 /* --- data --------------------------------------------------------------------------------------------------------------- */
 
-static void element_write(void *at, DType dtype, double x) {
-  if (dtype == DT_F32) *(float *)at = (float)x;
-  if (dtype == DT_I32) *(int32_t *)at = (int32_t)x;
-  if (dtype == DT_I64) *(int64_t *)at = (int64_t)x;
-  if (dtype == DT_PRED) *(uint8_t *)at = x != 0;
-  if (dtype == DT_BF16) *(uint16_t *)at = bf16_of((float)x);
-  if (dtype == DT_F16) *(uint16_t *)at = f16_of((float)x);
-}
-
-static double element_read(const void *at, DType dtype) {
-  return dtype == DT_F32    ? (double)*(const float *)at
-         : dtype == DT_BF16 ? (double)bf16_value(*(const uint16_t *)at)
-         : dtype == DT_F16  ? (double)f16_value(*(const uint16_t *)at)
-         : dtype == DT_I32  ? *(const int32_t *)at
-         : dtype == DT_I64  ? (double)*(const int64_t *)at
-                            : *(const uint8_t *)at;
-}
-
 /* Bytes from an access's start to the element of (row, column). */
 static size_t element_offset(const Kernel *k, const KernelArg *arg, int64_t row, int64_t column) {
   int last = k->domain.rank - 1;
@@ -457,7 +439,7 @@ static void fill_memory(Maker *m) {
       for (int64_t j = 0; j < m->columns; j++) {
         double f = r->lo + 0.25 * (double)draw(m, (int64_t)((r->hi - r->lo) * 4) + 1);
         if (!dtype_is_float(x->dtype)) f = floor(f) < r->lo ? ceil(f) : floor(f);
-        element_write(c->memory + c->at[x->input] + element_offset(m->k, arg, i, j), x->dtype, f);
+        dtype_store(x->dtype, c->memory + c->at[x->input] + element_offset(m->k, arg, i, j), 0, f);
       }
   }
 }
@@ -506,7 +488,7 @@ static double evaluate_element(const KernelCase *c, double *const *value, int v,
   if (x->kop == K_CONST) return x->f;
   if (x->kop == K_INPUT) {
     const KernelArg *arg = &k->inputs[x->input];
-    return element_read(c->memory + c->at[x->input] + element_offset(k, arg, row, column), x->dtype);
+    return dtype_load(x->dtype, c->memory + c->at[x->input] + element_offset(k, arg, row, column), 0);
   }
   if (x->kop == K_IOTA) { /* as a read of an array that holds the index */
     int64_t index = column;
@@ -573,7 +555,7 @@ const char *kernel_compare(const KernelCase *c, const void *memory) {
     for (int64_t i = 0; i < (column ? k->blocks : rows); i++)
       for (int64_t j = 0; j < width; j++) {
         size_t at = c->at[k->ninputs + o] + (column ? size * (size_t)(i * width + j) : element_offset(k, &arg, i, j));
-        double is = element_read((const char *)memory + at, arg.dtype), due = value[v][i * columns + j];
+        double is = dtype_load(arg.dtype, (const char *)memory + at, 0), due = value[v][i * columns + j];
         memset(covered + at, true, size);
         if (fabs(is - due) <= 4 * c->error[v]) continue;
         snprintf(wrong, sizeof wrong, "output %d (value %d) at row %lld, column %lld: %.9g, not %.9g", o, v, (long long)i,

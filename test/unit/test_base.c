@@ -334,6 +334,19 @@ static void expect_nearest(uint16_t (*of)(float), float (*value)(uint16_t), uint
   EXPECT(isnan(value(of(NAN))) && isnan(value(of(-NAN))));
 }
 
+/* Every exponent, all that the lower half can be, both signs. */
+TEST(two_halves_of_a_number_are_the_number) {
+  for (uint32_t i = 0; i < 1u << 24; i++) {
+    uint32_t upper = i >> 8, lower = (i & 255) * 257, bits = upper << 16 | lower;
+    float x, back;
+    memcpy(&x, &bits, sizeof x);
+    back = f32_join(f32_upper(x), f32_lower(x));
+    EXPECT(isnan(x) ? isnan(back) && isnan(bf16_value(f32_upper(x))) : !memcmp(&back, &x, sizeof x));
+    float rounded = bf16_value(f32_upper(x));
+    if (isfinite(rounded)) EXPECT(fabsf(rounded - x) <= fabsf(dtype_round(DT_BF16, x) - x));
+  }
+}
+
 TEST(numbers_of_16_bits_are_the_nearest) {
   expect_nearest(bf16_of, bf16_value, 0x7f80);
   expect_nearest(f16_of, f16_value, 0x7c00);

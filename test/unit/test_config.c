@@ -94,7 +94,7 @@ TEST(values_that_are_not_meant_are_refused) {
       {"run.tune=True", "true or false"},
       {"run.tune=1", "true or false"},
       {"train.schedule=cosin", "constant, linear, cosine or wsd; did you mean 'cosine'?"},
-      {"precision.compute=bf16", "'precision.compute' knows no 'bf16'"},
+      {"precision.compute=bf8", "'precision.compute' knows no 'bf8'"},
       {"run.debug=ir,men", "'run.debug' knows no 'men'"},
       {"train.duration=5000", "5000 steps, 5000 tokens or 5000 epochs"},
       {"train.global_batch_size=5M", "5M tokens or 5M sequences"},

@@ -127,6 +127,11 @@ static void case_cast(Lab *lab, Op op) {
     for (DType to = 0; to < DT_COUNT; to++) push(lab, op, to, 1, (int[]){operand(lab, from, s)});
 }
 
+static void case_join(Lab *lab, Op op) {
+  Shape s = draw_shape(lab, 0);
+  push(lab, op, DT_F32, 2, (int[]){operand(lab, DT_BF16, s), operand(lab, DT_I16, s)});
+}
+
 static void case_select(Lab *lab, Op op) {
   Shape s = draw_shape(lab, 0);
   for (DType t = 0; t < DT_COUNT; t++)
@@ -257,6 +262,9 @@ static Case *const cases[OP_COUNT] = {
     [OP_SIGMOID] = case_float,
     [OP_FINITE] = case_float,
     [OP_CAST] = case_cast,
+    [OP_UPPER] = case_float,
+    [OP_LOWER] = case_float,
+    [OP_JOIN] = case_join,
     [OP_ADD] = case_number,
     [OP_SUB] = case_number,
     [OP_MUL] = case_number,

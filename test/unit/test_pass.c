@@ -32,7 +32,10 @@ static const Graph *run_pass(Arena *arena, const Graph *g, const char *options) 
     return pass_precision(g, arena, &(PrecisionOptions){compute, strstr(options, " emulated") ? DT_F32 : compute});
   }
   CHECK(!strncmp(options, "shard", 5));
-  StateTable *table = state_table(arena, g, number_after(options, "ranks=", 1), strstr(options, " sharded"));
+  StateTable *table = state_table(arena, g,
+                                  &(StateOptions){.ranks = number_after(options, "ranks=", 1),
+                                                  .sharded = strstr(options, " sharded"),
+                                                  .split = strstr(options, " split")});
   ShardOptions o = {.compute = strstr(options, " bf16") ? DT_BF16 : DT_F32,
                     .reduce = strstr(options, " reduce16") ? DT_BF16 : DT_F32,
                     .axis = 2,
@@ -202,7 +205,7 @@ TEST(every_element_of_every_parameter_is_held_once_or_by_all) {
     for (int ranks = 1; ranks <= 7; ranks++)
       for (int sharded = 0; sharded < 2; sharded++) {
         Arena *arena = arena_open();
-        const StateTable *t = state_table(arena, random_model(arena, seed), ranks, sharded);
+        const StateTable *t = state_table(arena, random_model(arena, seed), &(StateOptions){.ranks = ranks, .sharded = sharded});
         expect_covered(arena, t, sharded ? 1 : ranks);
         arena_close(arena);
       }
@@ -212,7 +215,7 @@ TEST(units_hold_matrices_first_and_are_padded_as_little_as_equal_shards_allow) {
   for (uint64_t seed = 0; seed < 60; seed++)
     for (int ranks = 1; ranks <= 7; ranks++) {
       Arena *arena = arena_open();
-      const StateTable *t = state_table(arena, random_model(arena, seed), ranks, true);
+      const StateTable *t = state_table(arena, random_model(arena, seed), &(StateOptions){.ranks = ranks, .sharded = true});
       int64_t *n = arena_array(arena, int64_t, t->nunits);
       for (int p = 0; p < t->nparams; p++) {
         const StateParam *param = &t->params[p];

@@ -1,0 +1,53 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* Vars that hold an F32 in two halves (OP_UPPER, OP_LOWER), for hosts that think of them as one. */
+#include <stdlib.h>
+
+#include "src/exec/exec.h"
+
+enum { PART = 1 << 20 }; /* elements at a time */
+
+typedef struct Parts {
+  float *whole;
+  uint16_t *upper;
+  int16_t *lower;
+} Parts;
+
+static Parts parts_open(int64_t n) {
+  size_t most = (size_t)(n < PART ? n : PART) + 1;
+  Parts p = {xmalloc(sizeof *p.whole * most), xmalloc(sizeof *p.upper * most), xmalloc(sizeof *p.lower * most)};
+  return p;
+}
+
+static void parts_close(Parts *p) {
+  free(p->whole);
+  free(p->upper);
+  free(p->lower);
+}
+
+void job_put_halves(Job *job, const char *upper, const char *lower, int64_t first, int64_t n, JobMake *make, void *self) {
+  Parts p = parts_open(n);
+  for (int64_t done = 0; done < n; done += PART) {
+    int64_t count = n - done < PART ? n - done : PART;
+    make(self, done, count, p.whole);
+    for (int64_t i = 0; i < count; i++) {
+      p.upper[i] = f32_upper(p.whole[i]);
+      p.lower[i] = f32_lower(p.whole[i]);
+    }
+    job_write(job, upper, first + done, count, p.upper);
+    if (job_size(job, lower) >= 0) job_write(job, lower, first + done, count, p.lower);
+  }
+  parts_close(&p);
+}
+
+void job_get_halves(Job *job, const char *upper, const char *lower, int64_t first, int64_t n, JobUse *use, void *self) {
+  Parts p = parts_open(n);
+  bool whole = job_size(job, lower) >= 0;
+  for (int64_t done = 0; done < n; done += PART) {
+    int64_t count = n - done < PART ? n - done : PART;
+    job_read(job, upper, first + done, count, p.upper);
+    if (whole) job_read(job, lower, first + done, count, p.lower);
+    for (int64_t i = 0; i < count; i++) p.whole[i] = whole ? f32_join(p.upper[i], p.lower[i]) : bf16_value(p.upper[i]);
+    use(self, done, count, p.whole);
+  }
+  parts_close(&p);
+}
