@@ -6,6 +6,7 @@
 
 #include "src/base/fail.h"
 #include "src/base/text.h"
+#include "src/base/version.h"
 #include "src/cmd/cmd.h"
 #include "src/comm/comm.h"
 #include "src/config/config.h"
@@ -55,7 +56,7 @@ static _Noreturn void fail_word(const char *word) {
 
 static int run(int argc, char **argv) {
   const char *word = argc > 1 ? argv[1] : "";
-  if (!strcmp(word, "--version")) return puts("hpctrain " PACKAGE_VERSION) < 0;
+  if (!strcmp(word, "--version")) return printf("hpctrain %s\n", version_text) < 0;
   if (!strcmp(word, "--help") || !strcmp(word, "-h")) return cmd_help(argc - 1, argv + 1);
   const Command *command = command_find(word);
   if (command && argc == 3 && !strcmp(argv[2], "--help")) return cmd_help(2, argv);
