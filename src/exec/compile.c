@@ -98,6 +98,7 @@ Program *compile(Arena *arena, const Graph *g, const StateTable *table, const Ch
   g = stage(&s, "schedule", pass_schedule(g, scratch, choices->units_alive));
   FuseOptions fuse = {.unfused = choices->unfused, .workspace = workspace, .self = (void *)choices};
   if (choices->cuda) {
+    fuse.no_start = true;
     fuse.column_blocks = GPU_COLUMN_BLOCKS;
     fuse.column_block_rows = GPU_COLUMN_BLOCK_ROWS;
     fuse.column_block_width = GPU_COLUMN_BLOCK_WIDTH;

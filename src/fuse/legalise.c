@@ -9,8 +9,9 @@ typedef struct Legalise {
   int *map;
   int *uses;           /* of g's nodes */
   VEC(Layout) layouts; /* by node of out */
-  const bool *copied;  /* by var */
-  int *late;           /* by STORE of a copied Var: what is copied there in the end; -1 */
+  const FuseOptions *options;
+  const bool *copied; /* by var */
+  int *late;          /* by STORE of a copied Var: what is copied there in the end; -1 */
 } Legalise;
 
 static int push(Legalise *l, const Node *node, const int *in) {
@@ -53,6 +54,12 @@ static bool operand_fits(const Legalise *l, const Node *user, int k, int value) 
   for (int i = 0; i < s->rank; i++)
     if (s->dim[i] != 1 && at->stride[i] != dense[i]) return false;
   return true;
+}
+
+bool fuse_omits(const Graph *g, const Node *node, int k, const FuseOptions *options) {
+  bool start = (node->op == OP_ATTENTION || node->op == OP_ATTENTION_GRAD) && k == node->nin - 1;
+  const Node *constant = options->no_start && start ? constant_of(g, node->in[k]) : NULL;
+  return constant && constant->f == 0;
 }
 
 static int reshape(Legalise *l, const Node *like, int value, Shape shape) {
@@ -151,7 +158,7 @@ static int legalise_node(Legalise *l, int i) {
   if (kind == KIND_REDUCE) return reduce(l, x, in[0]);
   if (kind == KIND_BIG || kind == KIND_COLLECTIVE)
     for (int k = 0; k < x->nin; k++)
-      if (!operand_fits(l, x, k, in[k])) in[k] = copy_value(l, x, in[k]);
+      if (!fuse_omits(l->g, x, k, l->options) && !operand_fits(l, x, k, in[k])) in[k] = copy_value(l, x, in[k]);
   if (x->op == OP_CONCAT || x->op == OP_STORE)
     for (int k = 0; k < x->nin; k++)
       if (!in_place(l, i, k)) in[k] = copy_value(l, x, in[k]);
@@ -167,8 +174,9 @@ static bool postpone(Legalise *l, int i, const bool *stored) {
   return true;
 }
 
-Graph *fuse_legalise(const Graph *g, Arena *arena, const bool *copied) {
-  Legalise l = {.g = g, .out = graph_open_like(g, arena), .map = arena_array(arena, int, g->nodes.n), .copied = copied};
+Graph *fuse_legalise(const Graph *g, Arena *arena, const bool *copied, const FuseOptions *options) {
+  Legalise l = {.g = g, .out = graph_open_like(g, arena), .options = options, .copied = copied};
+  l.map = arena_array(arena, int, g->nodes.n);
   const bool *stored = fuse_stored_vars(g, arena);
   l.uses = count_uses(g, arena);
   l.late = arena_ints(arena, g->nodes.n, -1);

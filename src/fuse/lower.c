@@ -133,11 +133,12 @@ static void big_results(Lower *l, int node, Step *step) {
 
 static void emit_big(Lower *l, int node) {
   const Node *x = graph_node(l->g, node);
-  for (int k = 0; k < x->nin; k++) lower_require(l, x->in[k]);
+  int nin = x->nin - fuse_omits(l->g, x, x->nin - 1, l->options);
+  for (int k = 0; k < nin; k++) lower_require(l, x->in[k]);
   lower_readers(l, node, -1);
-  Step step = {.kind = STEP_BIG, .node = node, .op = x->op, .f = x->f, .nin = x->nin, .workspace = -1, .collective = -1};
-  step.in = arena_array(l->arena, StepArg, x->nin);
-  for (int k = 0; k < x->nin; k++) step.in[k] = arg_of(l, x->in[k]);
+  Step step = {.kind = STEP_BIG, .node = node, .op = x->op, .f = x->f, .nin = nin, .workspace = -1, .collective = -1};
+  step.in = arena_array(l->arena, StepArg, nin);
+  for (int k = 0; k < nin; k++) step.in[k] = arg_of(l, x->in[k]);
   if (x->op == OP_MATMUL)
     for (int k = 0; k < 2; k++)
       if (x->n[k]) transpose(&step.in[k]);
@@ -310,7 +311,7 @@ Program *fuse_program(Arena *arena, const Graph *g, const FuseOptions *options) 
   const Target *targets;
   Hazard **hazards;
   do {
-    legal = fuse_legalise(g, arena, copied);
+    legal = fuse_legalise(g, arena, copied, options);
     targets = fuse_targets(legal, arena);
     hazards = fuse_hazards(legal, arena, targets, copied, &again);
   } while (again);

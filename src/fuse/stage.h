@@ -39,7 +39,9 @@ int *count_uses(const Graph *g, Arena *arena);
 /* Afterwards every view of a value that is read has strides, big ops and collectives get operands laid out as they want, the
  * axis of a reduction is the last one or the first of two, and every CONCAT piece and STORE value is followed by
  * target_chain to a node of its own.  copied: by var, those that a copy at the very end writes. */
-Graph *fuse_legalise(const Graph *g, Arena *arena, const bool *copied);
+Graph *fuse_legalise(const Graph *g, Arena *arena, const bool *copied, const FuseOptions *options);
+/* Whether operand k of a big op is left out. */
+bool fuse_omits(const Graph *g, const Node *node, int k, const FuseOptions *options);
 
 /* The node whose result a CONCAT piece or a STORE value is, through reshapes of single use; -1 if it cannot be written where
  * the user wants it. */

@@ -70,12 +70,18 @@ static int input(Graph *g, const char *name, Shape shape) {
   return ir_load(g, name);
 }
 
+/* The first position of each position's segment: the sequence's own where it is one segment. */
+static int segment_starts(Graph *g, const ModelBatch *b) {
+  Shape s = SHAPE(b->sequences, b->positions);
+  return b->segments ? input(g, "start", s) : ir_broadcast(g, ir_const(g, DT_I32, 0), s);
+}
+
 ModelNodes model_build(Graph *g, const ModelConfig *config, const ModelBatch *batch) {
   ModelBuild m = {.g = g, .config = config, .batch = batch};
   int64_t B = batch->sequences, S = batch->positions, T = B * S;
   ModelNodes model = {.ids = input(g, "ids", SHAPE(T)),
                       .labels = input(g, "labels", SHAPE(T)),
-                      .start = input(g, "start", SHAPE(B, S)),
+                      .start = segment_starts(g, batch),
                       .order = input(g, "order", SHAPE(T))};
   const char *family = config->family ? config->family : families[0].name;
   size_t i = 0;

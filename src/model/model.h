@@ -25,6 +25,7 @@ typedef struct ModelConfig {
 typedef struct ModelBatch {
   int64_t sequences, positions;
   int64_t head_rows; /* rows of logits alive at a time; 0: all T */
+  bool segments;     /* a sequence may hold several: "start" says where each begins; else there is no such input */
 } ModelBatch;
 
 /* What a model leaves in the graph.  Inputs are declared as Vars: "ids" i32 (T), "labels" i32 (T; negative: ignored),

@@ -9,6 +9,14 @@
 
 enum { ONLY, FIRST, MIDDLE, LAST, MICROS };
 
+/* A step by the device's clock. */
+typedef struct Lap {
+  DevEvent *begin, *end;
+  bool begun; /* here, not at the end of the one before */
+} Lap;
+
+enum { LAPS = 4 }; /* under way, and the one before them */
+
 struct Engine {
   Arena *arena;
   Dev *dev;
@@ -20,6 +28,8 @@ struct Engine {
   int micro[MICROS], update, eval, generate; /* programs; -1: none */
   int n_programs;
   uint64_t *sort; /* scratch of engine_batch */
+  Lap laps[LAPS];
+  int64_t started, told; /* updates, and results that were given */
 };
 
 enum { CHUNKS_MOST = 64 }; /* of the head: what a very long pass may add to the program's length */
@@ -101,7 +111,13 @@ Engine *engine_open(Arena *arena, Dev *dev, Comm *comm, Mesh *mesh, const Engine
   return e;
 }
 
-void engine_close(Engine *engine) { job_close(engine->job); }
+void engine_close(Engine *e) {
+  job_close(e->job);
+  for (int i = 0; i < LAPS && e->laps[i].end; i++) {
+    dev_event_close(e->laps[i].begin);
+    dev_event_close(e->laps[i].end);
+  }
+}
 
 const StateTable *engine_states(const Engine *engine) { return engine->states; }
 
@@ -127,6 +143,7 @@ JobStart engine_start(Engine *e) {
   int32_t *shard = job_var(e->job, "shard", NULL);
   if (shard) *shard = mesh_index(e->mesh, MESH_DP_SHARD);
   engine_set_scalar(e, "loss_scale", SCALE_FIRST);
+  for (int i = 0; i < LAPS; i++) e->laps[i] = (Lap){dev_event_open(e->dev), dev_event_open(e->dev), false};
   return start;
 }
 
@@ -216,15 +233,26 @@ void engine_micro(Engine *e, int64_t pass) {
   job_run(e->job, e->micro[passes == 1 ? ONLY : pass == 0 ? FIRST : pass == passes - 1 ? LAST : MIDDLE]);
 }
 
+void engine_step_begin(Engine *e) {
+  Lap *lap = &e->laps[e->started % LAPS];
+  dev_event_record(lap->begin);
+  lap->begun = true;
+}
+
 void engine_update_start(Engine *e, double lr) {
   *(float *)job_var(e->job, "lr", NULL) = (float)lr;
   job_run(e->job, e->update);
+  dev_event_record(e->laps[e->started++ % LAPS].end);
+  e->laps[e->started % LAPS].begun = false;
   job_note(e->job, "metrics");
 }
 
 StepResult engine_update_result(Engine *e) {
-  const float *m = job_noted(e->job);
-  return (StepResult){m[METRIC_LOSS], m[METRIC_GRAD_NORM], m[METRIC_TOKENS], m[METRIC_SCALE], m[METRIC_APPLIED] != 0};
+  const float *m = job_noted(e->job); /* which waits */
+  const Lap *lap = &e->laps[e->told % LAPS], *before = &e->laps[(e->told + LAPS - 1) % LAPS];
+  double seconds = lap->begun ? dev_event_seconds(lap->begin, lap->end) : e->told ? dev_event_seconds(before->end, lap->end) : 0;
+  e->told++;
+  return (StepResult){m[METRIC_LOSS], m[METRIC_GRAD_NORM], m[METRIC_TOKENS], seconds, m[METRIC_SCALE], m[METRIC_APPLIED] != 0};
 }
 
 StepResult engine_update(Engine *e, double lr) {

@@ -56,9 +56,12 @@ void engine_micro(Engine *engine, int64_t pass); /* 0 … passes - 1 */
 
 typedef struct StepResult {
   double loss, grad_norm, tokens; /* tokens that counted */
+  double seconds;                 /* to the end of its update, from engine_step_begin or the end of the update before */
   double scale;                   /* of the loss, in this step */
   bool applied;
 } StepResult;
+/* The device's time of the step counts from here, not from the update before: something else was done in between. */
+void engine_step_begin(Engine *engine);
 StepResult engine_update(Engine *engine, double lr);
 /* The same in two: the first does not wait; the second gives the results of updates in their order. */
 void engine_update_start(Engine *engine, double lr);

@@ -80,7 +80,7 @@ static void step_skipped(Run *run, int64_t step, double scale, bool ahead) {
   if (ahead) start_passes(run, step + 1);
 }
 
-static void step_tell(Run *run, int64_t step, const StepResult *result, double seconds) {
+static void step_tell(Run *run, int64_t step, const StepResult *result) {
   if (!run_speaks(run)) return;
   StepEvent event = {.step = step,
                      .tokens = step * run->batch.tokens,
@@ -88,7 +88,7 @@ static void step_tell(Run *run, int64_t step, const StepResult *result, double s
                      .loss = result->loss,
                      .grad_norm = result->grad_norm,
                      .lr = run->open_lr,
-                     .seconds = seconds,
+                     .seconds = result->seconds,
                      .memory_gib = memory_gib(run)};
   lines_step(run->lines, &event);
   metrics_step(run->metrics, &run->shape.speed, &event);
@@ -99,12 +99,10 @@ static void conclude(Run *run, bool ahead) {
   int64_t step = run->open;
   if (!step) return;
   StepResult result = engine_update_result(run->engine);
-  double now = clock_seconds(), seconds = now - run->since;
-  run->since = now;
   run->open = 0;
   run->loss = result.loss;
   prof_span_begin(run->prof, "metrics");
-  step_tell(run, step, &result, seconds);
+  step_tell(run, step, &result);
   prof_span_end(run->prof);
   if (!result.applied) step_skipped(run, step, result.scale, ahead);
 }
@@ -113,7 +111,7 @@ static void conclude(Run *run, bool ahead) {
  * nothing to do meanwhile; and steps that are recorded do not mingle, nor those before them. */
 static void step(Run *run) {
   double begin = clock_seconds();
-  if (!run->open) run->since = begin;
+  if (!run->open) engine_step_begin(run->engine);
   prof_step_begin(run->prof, run->step + 1);
   start_passes(run, run->step + 1);
   conclude(run, true);

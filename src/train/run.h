@@ -49,7 +49,7 @@ typedef struct Run {
 
   int64_t step;                    /* updates done or under way, skipped ones included */
   int64_t open;                    /* the step whose update is under way, its results not read yet; 0: none */
-  double open_lr, since;           /* its learning rate; when it began, or the one before was concluded */
+  double open_lr;                  /* its learning rate */
   int64_t saved_step, evaled_step; /* of the last save and evaluation; -1: none */
   double loss, eval_loss;          /* the last ones; NaN: none */
   int64_t memory_before;           /* bytes: the process's peak right after MPI's start */
