@@ -121,7 +121,7 @@ typedef struct Program {
 enum { GPU_COLUMN_BLOCKS = 264, GPU_COLUMN_BLOCK_ROWS = 4, GPU_COLUMN_BLOCK_WIDTH = 4096 };
 
 typedef struct FuseOptions {
-  bool unfused; /* every node a kernel of its own: the judge of fusion */
+  bool unfused;  /* every node a kernel of its own: the judge of fusion */
   bool no_start; /* attention whose segments all start at 0 is a step without that operand, which is its last */
   /* Sums over rows are cut into at most so many blocks of at least so many rows; 0: as suits a CPU.  column_block_width: rows of
    * half that many columns are cut into twice as many blocks, of a quarter or less into four times as many; 0: none are. */

@@ -65,8 +65,11 @@ static void print_accumulators(Gen *g, int s, bool spans) {
   }
 }
 
+/* Loops that add up take 16 columns at a time whatever else they hold: a sum has the same order in every kernel. */
 static void print_simd(Gen *g, int s, bool spans) {
-  text_printf(g->text, "#pragma omp simd");
+  bool reduces = false;
+  for (int i = 0; i < g->kernel->nvalues; i++) reduces |= gen_reduces(g, i, s);
+  text_printf(g->text, reduces ? "#pragma omp simd simdlen(16)" : "#pragma omp simd");
   for (int i = 0; i < g->kernel->nvalues; i++) {
     if (!gen_reduces(g, i, s)) continue;
     const KernelValue *v = &g->kernel->values[i];

@@ -19,6 +19,26 @@ test_llama_headdim_2_no_shard_block_unfused() { within llama-headdim 2 no_shard 
 test_llama_headdim_3_full_shard_none_interpreter() { within llama-headdim 3 full_shard none $interpreter; }
 test_llama_headdim_4_no_shard_block_interpreter() { within llama-headdim 4 no_shard block $interpreter; }
 
+# In 16 bits, within what their rounding costs.
+test_llama2_2_full_shard_cheap_bf16() { within llama2 2 full_shard cheap precision.compute=bf16; }
+test_llama2_3_no_shard_none_fp16() { within llama2 3 no_shard none precision.compute=fp16; }
+test_llama3_gqa_tied_3_full_shard_block_bf16_on_the_way() {
+  within llama3-gqa-tied 3 full_shard block precision.compute=bf16 precision.reduce=bf16
+}
+test_llama3_gqa_tied_1_no_shard_cheap_bf16_interpreter() { within llama3-gqa-tied 1 no_shard cheap precision.compute=bf16 $interpreter; }
+test_llama_headdim_4_full_shard_cheap_fp16_unfused() { within llama-headdim 4 full_shard cheap precision.compute=fp16 $unfused; }
+
+# What is computed again, or in a kernel with other things, has the same bits.
+test_neither_recomputation_nor_fusion_changes_a_bit() {
+  local precision key
+  for precision in fp32 bf16; do
+    for key in memory.recompute=none memory.recompute=cheap memory.recompute=block cpu.fuse=false; do
+      expect_run 0 "$hpctrain" verify "$golden/llama2" "$golden/llama2/golden.safetensors" precision.compute=$precision $key --dump $key.$precision
+      expect_run 0 cmp memory.recompute=none.$precision $key.$precision
+    done
+  done
+}
+
 # Other libraries for the matrix product, where they are.
 with_library() {
   expect_run 0 verify llama2 1 "cpu.matmul=$1" && expect_out '^all within tolerance$' && return

@@ -64,7 +64,7 @@ static int one_more_than_square(Maker *m, int x) { return ir_add(m->g, ir_mul(m-
 
 static void make_unary(Maker *m) {
   static const Op ops[] = {OP_NEG, OP_EXP,  OP_EXPM1,   OP_LOG,  OP_SQRT, OP_RSQRT, OP_SIN,
-                           OP_COS, OP_TANH, OP_SIGMOID, OP_COPY, OP_STOP, OP_NEG,   OP_TANH};
+                           OP_COS, OP_TANH, OP_SIGMOID, OP_COPY, OP_STOP, OP_KEEP,  OP_TANH};
   Op op = ops[draw(m, sizeof ops / sizeof *ops)];
   int x = draw_node(m);
   double b = bound(m, x);
@@ -73,6 +73,12 @@ static void make_unary(Maker *m) {
   if (op == OP_LOG || op == OP_SQRT || op == OP_RSQRT) x = one_more_than_square(m, tame(m, x, 7)), b = 8;
   if (op == OP_SIN || op == OP_COS || op == OP_TANH || op == OP_SIGMOID) b = 1;
   keep(m, ir_unary(m->g, op, x), b);
+}
+
+/* x again, by way of its halves. */
+static void make_halves(Maker *m) {
+  int x = draw_node(m), upper = ir_unary(m->g, OP_UPPER, x), lower = ir_unary(m->g, OP_LOWER, x);
+  keep(m, ir_binary(m->g, OP_JOIN, upper, lower), bound(m, x));
 }
 
 /* Something that goes with x in a binary op: of its shape, or to be broadcast to it. */
@@ -347,7 +353,9 @@ static void make_any(Maker *m) {
     views[draw(m, sizeof views / sizeof *views)](m);
     return;
   }
-  if (m->spec.big && draw(m, 20) == 0)
+  if (m->spec.rough && draw(m, 20) == 0)
+    make_halves(m);
+  else if (m->spec.big && draw(m, 20) == 0)
     draw(m, 2) ? make_attention(m) : make_embedding(m);
   else if (m->spec.collectives && draw(m, 20) == 0)
     make_collective(m);

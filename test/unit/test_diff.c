@@ -281,14 +281,14 @@ static int case_embedding(Lab *lab, Op op) {
 
 /* NULL: has no gradient to check (see the test of what stops them), or is no rule's business. */
 static Case *const cases[OP_COUNT] = {
-    [OP_COPY] = case_pointwise,      [OP_NEG] = case_pointwise,    [OP_EXP] = case_pointwise,       [OP_EXPM1] = case_pointwise,
-    [OP_LOG] = case_pointwise,       [OP_SQRT] = case_pointwise,   [OP_RSQRT] = case_pointwise,     [OP_SIN] = case_pointwise,
-    [OP_COS] = case_pointwise,       [OP_TANH] = case_pointwise,   [OP_SIGMOID] = case_pointwise,   [OP_CAST] = case_pointwise,
-    [OP_ADD] = case_binary,          [OP_SUB] = case_binary,       [OP_MUL] = case_binary,          [OP_DIV] = case_binary,
-    [OP_MAX] = case_max_min,         [OP_MIN] = case_max_min,      [OP_SELECT] = case_select,       [OP_FMA] = case_pointwise,
-    [OP_RESHAPE] = case_reshape,     [OP_PERMUTE] = case_permute,  [OP_SLICE] = case_slice,         [OP_BROADCAST] = case_broadcast,
-    [OP_CONCAT] = case_concat,       [OP_SUM] = case_reduce,       [OP_MAXIMUM] = case_reduce,      [OP_MATMUL] = case_matmul,
-    [OP_ATTENTION] = case_attention, [OP_RESULT] = case_attention, [OP_EMBEDDING] = case_embedding,
+    [OP_COPY] = case_pointwise,      [OP_KEEP] = case_pointwise,      [OP_NEG] = case_pointwise,    [OP_EXP] = case_pointwise,
+    [OP_EXPM1] = case_pointwise,     [OP_LOG] = case_pointwise,       [OP_SQRT] = case_pointwise,   [OP_RSQRT] = case_pointwise,
+    [OP_SIN] = case_pointwise,       [OP_COS] = case_pointwise,       [OP_TANH] = case_pointwise,   [OP_SIGMOID] = case_pointwise,
+    [OP_CAST] = case_pointwise,      [OP_ADD] = case_binary,          [OP_SUB] = case_binary,       [OP_MUL] = case_binary,
+    [OP_DIV] = case_binary,          [OP_MAX] = case_max_min,         [OP_MIN] = case_max_min,      [OP_SELECT] = case_select,
+    [OP_FMA] = case_pointwise,       [OP_RESHAPE] = case_reshape,     [OP_PERMUTE] = case_permute,  [OP_SLICE] = case_slice,
+    [OP_BROADCAST] = case_broadcast, [OP_CONCAT] = case_concat,       [OP_SUM] = case_reduce,       [OP_MAXIMUM] = case_reduce,
+    [OP_MATMUL] = case_matmul,       [OP_ATTENTION] = case_attention, [OP_RESULT] = case_attention, [OP_EMBEDDING] = case_embedding,
 };
 
 TEST(every_op_has_the_gradient_that_finite_differences_give) {
@@ -308,6 +308,9 @@ TEST(no_differentiable_op_lacks_a_case) {
       [OP_LOAD] = true,
       [OP_STOP] = true,
       [OP_FINITE] = true,
+      [OP_UPPER] = true,
+      [OP_LOWER] = true,
+      [OP_JOIN] = true,
       [OP_LT] = true,
       [OP_LE] = true,
       [OP_EQ] = true,
