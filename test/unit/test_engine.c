@@ -103,6 +103,7 @@ static Trained train_on(const EngineOptions *o, int distinct) {
       engine_micro(engine, p);
     }
     t.step[s] = engine_update(engine, 1e-2);
+    t.step[s].seconds = 0; /* never the same */
   }
   engine_eval_start(engine);
   engine_eval_result(engine, t.eval);
@@ -161,6 +162,60 @@ TEST(recomputation_changes_no_bit) {
   EngineOptions o = options(), other = o;
   other.choices.forget = FORGET_BLOCKS;
   expect_no_change(&o, &other);
+}
+
+TEST(recomputation_changes_no_bit_in_16_bits_either) {
+  for (int i = 0; i < 4; i++) {
+    EngineOptions o = options();
+    o.choices.compute = i % 2 ? DT_BF16 : DT_F16;
+    EngineOptions other = o;
+    other.choices.forget = i / 2 ? FORGET_BLOCKS : FORGET_CHEAP;
+    expect_no_change(&o, &other);
+  }
+}
+
+/* The scale is a power of 2, which bf16 and float32 would not notice: so one that is far too large in the beginning is halved, at
+ * the cost of a step each time, until gradients are finite; then it stays and ages. */
+TEST(a_loss_scale_finds_itself) {
+  EngineOptions o = options();
+  o.choices.compute = DT_F16;
+  Arena *arena = arena_open();
+  Dev *dev = dev_open(&(DevOptions){.kind = "cpu", .compiler = "cc", .cache = cache, .threads = 2});
+  Comm *comm = comm_self();
+  Mesh *mesh = mesh_open(comm, (int[MESH_AXES]){1, 1, 1, 1, 1});
+  Engine *engine = engine_open(arena, dev, comm, mesh, &o);
+  engine_start(engine);
+  engine_init(engine, 3);
+  EXPECT(engine_scalar(engine, "loss_scale") == SCALE_FIRST);
+  double scale = 0x1p40;
+  int applied = 0, skipped = 0;
+  engine_set_scalar(engine, "loss_scale", (float)scale);
+  for (int s = 0; applied < 3 && s < 60; s++) {
+    for (int p = 0; p < o.passes; p++) {
+      batch(engine, s % STEPS, p);
+      engine_micro(engine, p);
+    }
+    StepResult step = engine_update(engine, 1e-2);
+    EXPECT(step.scale == scale && isfinite(step.loss));
+    applied += step.applied;
+    skipped += !step.applied;
+    if (!step.applied) scale /= 2;
+    EXPECT(engine_scalar(engine, "loss_scale") == scale && engine_scalar(engine, "scale_age") == applied);
+    EXPECT(engine_scalar(engine, "updates") == applied); /* a skipped step keeps the count, and the parameters */
+  }
+  EXPECT(applied == 3 && skipped > 5);
+  engine_set_scalar(engine, "scale_age", SCALE_AGE - 1);
+  for (int p = 0; p < o.passes; p++) {
+    batch(engine, 0, p);
+    engine_micro(engine, p);
+  }
+  EXPECT(engine_update(engine, 1e-2).applied && engine_scalar(engine, "loss_scale") == 2 * scale);
+  EXPECT(engine_scalar(engine, "scale_age") == 0);
+  engine_close(engine);
+  mesh_close(mesh);
+  comm_close(comm);
+  dev_close(dev);
+  arena_close(arena);
 }
 
 TEST(recomputation_changes_no_bit_of_the_interpreter) {
