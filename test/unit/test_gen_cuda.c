@@ -78,7 +78,7 @@ TEST(kernels_of_presets_compile_for_all_architectures_without_spills) {
   add_preset(kernels, "llama-5m", 256, DT_F32);
   add_preset(kernels, "llama-5m", 256, DT_F16);
   add_preset(kernels, "llama2-7b", 4096, DT_F32);
-  add_preset(kernels, "llama2-7b", 4096, DT_BF16);
+  for (int i = 0; model_presets()[i]; i++) add_preset(kernels, model_presets()[i], 2048, DT_BF16);
   for (int a = 0; a < ARCHS; a++) {
     Dev *dev = cuda_device_try(archs[a], 1);
     if (!dev) break;
