@@ -70,8 +70,8 @@ watch_begin() {
   sampler=
   : > samples
   [ "$gpus" -gt 0 ] || return
-  idle=$(nvidia-smi --query-gpu=memory.used --format=csv,noheader,nounits | sort -g | tail -n 1)
-  nvidia-smi --query-gpu=memory.used,power.draw,clocks.sm,utilization.gpu --format=csv,noheader,nounits -lms 250 > samples 2> /dev/null &
+  idle=$(nvidia-smi ${CUDA_VISIBLE_DEVICES:+-i "$CUDA_VISIBLE_DEVICES"} --query-gpu=memory.used --format=csv,noheader,nounits | sort -g | tail -n 1)
+  nvidia-smi ${CUDA_VISIBLE_DEVICES:+-i "$CUDA_VISIBLE_DEVICES"} --query-gpu=memory.used,power.draw,clocks.sm,utilization.gpu --format=csv,noheader,nounits -lms 250 > samples 2> /dev/null &
   sampler=$!
 }
 # Leaves driver_gib (the fullest GPU's), and JSON members of it and of clock and power while busy.

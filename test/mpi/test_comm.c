@@ -7,24 +7,7 @@
 
 #include "src/base/arena.h"
 #include "src/base/hash.h"
-#include "src/comm/comm.h"
-#include "test/check.h"
-
-static Comm *comm;
-static Mesh *mesh;
-static int R, me;
-
-BEFORE_ALL {
-  comm = comm_boot(NULL, NULL);
-  R = comm_size(comm);
-  me = comm_rank(comm);
-  mesh = mesh_open(comm, (const int[MESH_AXES]){1, 1, R, 1, 1});
-}
-
-AFTER_ALL {
-  mesh_close(mesh);
-  comm_close(comm);
-}
+#include "test/mpi/ranks.h"
 
 /* Element i of rank r. */
 static int value(int r, int64_t i) { return (int)((i * 7 + r * 1013 + 5) % 1999) - 1000; }

@@ -6,25 +6,9 @@
 
 #include "src/base/rng.h"
 #include "src/train/engine.h"
-#include "test/check.h"
+#include "test/mpi/ranks.h"
 
 enum { STEPS = 3, POSITIONS = 9, PASSES = 3, VOCAB = 37, PARAMS = 64 };
-
-static Comm *comm;
-static Mesh *mesh;
-static int R, me;
-
-BEFORE_ALL {
-  comm = comm_boot(NULL, NULL);
-  R = comm_size(comm);
-  me = comm_rank(comm);
-  mesh = mesh_open(comm, (const int[MESH_AXES]){1, 1, R, 1, 1});
-}
-
-AFTER_ALL {
-  mesh_close(mesh);
-  comm_close(comm);
-}
 
 static EngineOptions options(void) {
   EngineOptions o = {.sequences = 1, .positions = POSITIONS, .passes = PASSES, .clip = 0.5, .train = true, .interpreted = true};
