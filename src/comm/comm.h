@@ -93,6 +93,9 @@ typedef struct CommOp CommOp;
 bool comm_device_open(Mesh *mesh, Dev *dev);
 /* Once its collectives are released, and graphs that captured them closed. */
 void comm_device_close(Mesh *mesh);
+/* Shows one allocation of the device's memory, of one size on all ranks, to the ranks of this node until comm_device_close,
+ * before which nobody may free it (all ranks call).  False: none of this rank's groups can use it, which is no error. */
+bool comm_device_share(Mesh *mesh, void *base, size_t nbytes);
 
 /* Bytes of workspace that a prepared collective on the host's memory wants, for the memory plan; on a GPU's none. */
 size_t comm_workspace(CommKind kind, int64_t n, DType dtype, int ranks);
@@ -100,6 +103,12 @@ size_t comm_workspace(CommKind kind, int64_t n, DType dtype, int ranks);
 /* Sums run in an order fixed by R and n alone, so that results have the same bits every time. */
 CommOp *comm_prepare(Mesh *mesh, MeshAxis axis, CommKind kind, const void *in, void *out, int64_t n, DType dtype, void *workspace,
                      const char *what);
+/* Gives a gather, just prepared, another way where its group has shared memory: its parts are read out of the peers' memory by
+ * the GPUs' copy engines, which leave the multiprocessors alone.  Its input lies there, at the same offset on all ranks.  first:
+ * no other such gather was started since the device was last given writes of that memory; it waits for all ranks' writes.
+ * And whoever writes there again does so behind a reduction of this group that every rank starts once it has waited for its
+ * gathers.  True: it does go that way, on all ranks of the group. */
+bool comm_copies(CommOp *op, bool first);
 void comm_start(CommOp *op);
 void comm_wait(CommOp *op);
 void comm_release(CommOp *op);

@@ -45,6 +45,16 @@ bool comm_device_open(Mesh *mesh, Dev *dev) {
   return card;
 }
 
+bool comm_device_share(Mesh *mesh, void *base, size_t nbytes) {
+  CHECK(mesh->device);
+  return mesh->device->share(mesh, base, nbytes);
+}
+
+bool comm_copies(CommOp *op, bool first) {
+  CHECK(op->kind == COMM_ALL_GATHER && !op->started);
+  return op->mesh->device && op->mesh->device->copies(op, first);
+}
+
 void comm_device_close(Mesh *mesh) {
   if (mesh->device) mesh->device->close(mesh);
   mesh->device = NULL;

@@ -11,6 +11,9 @@
  * Each lane tells how far it is in a word of the host's memory: `number` after a collective of that number, `number` + OPS_MOST
  * while it is in it.  Copies of 4 bytes write it, also inside graphs, where no kernel of ours could count.
  *
+ * A gather of what ranks of one node have shared may go by the GPUs' copy engines instead (comm_copies): NCCL's kernels hold
+ * multiprocessors, which products then miss.  It has its place in the lane of gathers all the same.
+ *
  * NCCL's own end of a job that has failed is not asked for: the end of the process is quicker, and waits for nobody. */
 #include <nccl.h>
 #include <pthread.h>
@@ -19,8 +22,7 @@
 #include <string.h>
 
 #include "src/base/arena.h"
-#include "src/comm/impl.h"
-#include "src/dev/cuda.h"
+#include "src/comm/peers.h"
 
 enum { OPS_MOST = 1 << 16, VERSION_LEAST = 22600 };
 static const double PATIENCE = 600; /* seconds that the host waits for a GPU */
@@ -43,6 +45,8 @@ typedef struct Nccl {
   Lane lanes[MESH_AXES * LANES]; /* by axis, then kind; of groups with more than one rank */
   uint32_t *words;               /* of the lanes; the host's memory */
   uint32_t *numbers;             /* 0, 1, 2, …; the GPU's */
+  uint32_t *zero;                /* what meetings sum; the GPU's */
+  Peers *peers;                  /* NULL: nothing is shared */
   int nops;
   const CommOp *ops[OPS_MOST]; /* by number, from 1 on; NULL: released */
 } Nccl;
@@ -52,6 +56,7 @@ typedef struct NcclOp {
   Lane *lane;
   cudaEvent_t ready, done;
   uint32_t number;
+  bool copies, meets; /* by copy engines; first of all, behind a meeting of all ranks */
 } NcclOp;
 
 /* --- errors ------------------------------------------------------------------------------------------------------------- */
@@ -164,10 +169,12 @@ static void version_check(void) {
 }
 
 static void numbers_open(Nccl *nccl) {
-  size_t nbytes = 2 * OPS_MOST * sizeof *nccl->numbers;
+  size_t nbytes = (2 * OPS_MOST + 1) * sizeof *nccl->numbers;
   uint32_t *numbers = xmalloc(nbytes);
   for (uint32_t i = 0; i < 2 * OPS_MOST; i++) numbers[i] = i;
+  numbers[2 * OPS_MOST] = 0;
   CUDA(cudaMalloc((void **)&nccl->numbers, nbytes));
+  nccl->zero = nccl->numbers + 2 * OPS_MOST;
   CUDA(cudaMemcpy(nccl->numbers, numbers, nbytes, cudaMemcpyHostToDevice));
   free(numbers);
   nbytes = MESH_AXES * LANES * sizeof *nccl->words;
@@ -202,6 +209,7 @@ static void nccl_close(Mesh *mesh) {
   lanes_need(nccl);
   dev_sync(mesh->dev);
   dev_watch(mesh->dev, NULL, NULL);
+  peers_close(nccl->peers);
   for (int i = 0; i < MESH_AXES * LANES; i++) {
     Lane *lane = &nccl->lanes[i];
     if (!lane->comm) continue;
@@ -238,16 +246,36 @@ static const struct {
                        [COMM_REDUCE_SCATTER] = {REDUCTIONS, reduce_scatter_nccl},
                        [COMM_ALL_REDUCE] = {REDUCTIONS, all_reduce_nccl}};
 
+static int axis_of(const CommOp *op) { return (int)(op->group - op->mesh->group); }
+
 static void op_prepare_nccl(CommOp *op) {
   Nccl *nccl = op->mesh->device_own;
   if (op->group->size == 1) return;
   CHECK(nccl->nops + 1 < OPS_MOST && (op->kind == COMM_ALL_GATHER || op->dtype != DT_PRED));
   NcclOp *own = op->own = xmalloc(sizeof *own);
-  *own = (NcclOp){.lane = &nccl->lanes[(op->group - op->mesh->group) * LANES + (int)kinds[op->kind].lane],
-                  .number = (uint32_t)++nccl->nops};
+  *own = (NcclOp){.lane = &nccl->lanes[axis_of(op) * LANES + (int)kinds[op->kind].lane], .number = (uint32_t)++nccl->nops};
   nccl->ops[own->number] = op;
   CUDA(cudaEventCreateWithFlags(&own->ready, cudaEventDisableTiming));
   CUDA(cudaEventCreateWithFlags(&own->done, cudaEventDisableTiming));
+}
+
+static bool share_nccl(Mesh *mesh, void *base, size_t nbytes) {
+  Nccl *nccl = mesh->device_own;
+  bool any = false;
+  CHECK(!nccl->peers);
+  if (is_alone(mesh)) return false;
+  nccl->peers = peers_open(mesh, nccl->compute, base, nbytes);
+  for (int axis = 0; axis < MESH_AXES; axis++) any |= peers_share(nccl->peers, axis);
+  return any;
+}
+
+static bool copies_nccl(CommOp *op, bool first) {
+  const Nccl *nccl = op->mesh->device_own;
+  NcclOp *own = op->own;
+  if (!own || !peers_share(nccl->peers, axis_of(op))) return false;
+  own->copies = true;
+  own->meets = first;
+  return true;
 }
 
 /* Takes its place in the lane. */
@@ -255,6 +283,35 @@ static void tell(const CommOp *op, uint32_t word) {
   const Nccl *nccl = op->mesh->device_own;
   const Lane *lane = ((NcclOp *)op->own)->lane;
   CUDA(cudaMemcpyAsync((void *)lane->word, nccl->numbers + word, sizeof word, cudaMemcpyDeviceToHost, lane->stream));
+}
+
+static void copy_must(cudaError_t error, const CommOp *op, int rank) {
+  Why why;
+  if (!CUDA_TRY(error, &why))
+    fail(FAIL_MACHINE, "%s: the copy of rank %d's part from its GPU: %s\n   or gpu.gathers: nccl, which does without such copies",
+         op->what, rank, why.text);
+}
+
+/* No rank tells another that it reads.  Two orders make that right:
+ *  - A peer has written before this rank reads.  The meeting, a sum of one element in the lane of gathers, is over when all ranks
+ *    have come to it, and each comes behind all that its compute stream was given before.  One is enough until somebody writes.
+ *  - This rank has read before a peer writes again.  The peer writes behind a reduction, which is over when this rank has started
+ *    it too; and this rank's compute stream comes to that start once it has waited for all gathers that were started before.
+ * Whoever calls comm_copies sees to the second (src/exec/gathers.c).
+ *
+ * Each rank begins with the next one's part: no GPU is everybody's first. */
+static void gather_by_copies(const CommOp *op) {
+  const Nccl *nccl = op->mesh->device_own;
+  const NcclOp *own = op->own;
+  const CommGroup *group = op->group;
+  size_t nbytes = (size_t)op->n * dtype_size(op->dtype);
+  if (own->meets) NCCL(op->what, ncclAllReduce(nccl->zero, nccl->zero, 1, ncclUint32, ncclSum, own->lane->comm, own->lane->stream));
+  for (int i = 1; i <= group->size; i++) {
+    int rank = (group->rank + i) % group->size;
+    char *to = (char *)op->out + (size_t)rank * nbytes;
+    const void *from = peers_find(nccl->peers, axis_of(op), rank, op->in, nbytes);
+    if (from != to) copy_must(cudaMemcpyAsync(to, from, nbytes, cudaMemcpyDeviceToDevice, own->lane->stream), op, rank);
+  }
 }
 
 static void op_start_nccl(CommOp *op) {
@@ -269,7 +326,10 @@ static void op_start_nccl(CommOp *op) {
   CUDA(cudaEventRecord(own->ready, nccl->compute));
   CUDA(cudaStreamWaitEvent(own->lane->stream, own->ready, 0));
   tell(op, own->number + OPS_MOST);
-  NCCL(op->what, kinds[op->kind].start(op, own->lane));
+  if (own->copies)
+    gather_by_copies(op);
+  else
+    NCCL(op->what, kinds[op->kind].start(op, own->lane));
   tell(op, own->number);
   CUDA(cudaEventRecord(own->done, own->lane->stream));
 }
@@ -294,4 +354,6 @@ extern const CommDevice comm_device_nccl;
 const CommDevice comm_device_nccl = {
     .open = nccl_open,
     .close = nccl_close,
-    .ops = {.op_prepare = op_prepare_nccl, .op_start = op_start_nccl, .op_wait = op_wait_nccl, .op_release = op_release_nccl}};
+    .ops = {.op_prepare = op_prepare_nccl, .op_start = op_start_nccl, .op_wait = op_wait_nccl, .op_release = op_release_nccl},
+    .share = share_nccl,
+    .copies = copies_nccl};

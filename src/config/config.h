@@ -37,6 +37,7 @@ typedef enum Recompute { RECOMPUTE_NONE, RECOMPUTE_CHEAP, RECOMPUTE_BLOCK } Reco
 typedef enum DeviceKind { DEVICE_KIND_AUTO, DEVICE_KIND_CPU, DEVICE_KIND_CUDA, DEVICE_KIND_APART } DeviceKind;
 typedef enum MatmulChoice { MATMUL_AUTO, MATMUL_ONEDNN, MATMUL_CBLAS, MATMUL_OWN } MatmulChoice;
 typedef enum GpuAttention { ATTENTION_AUTO, ATTENTION_CUDNN, ATTENTION_CUDNN_FAST, ATTENTION_PLAIN } GpuAttention;
+typedef enum GpuGathers { GATHERS_COPY, GATHERS_NCCL } GpuGathers;
 typedef enum Nonfinite { NONFINITE_SKIP, NONFINITE_STOP } Nonfinite;
 /* Bits of run.debug. */
 enum { DEBUG_IR = 1, DEBUG_FUSE = 2, DEBUG_MEM = 4, DEBUG_COMM = 8, DEBUG_SYNC = 16 };
@@ -112,7 +113,7 @@ typedef struct Config {
     int64_t threads; /* a rank; 0: its share of the cores */
   } cpu;
   struct {
-    int attention;
+    int attention, gathers;
     bool graph;
   } gpu;
   struct {

@@ -189,6 +189,8 @@ const Key keys[] = {
 
     {KEY(gpu, attention, KEY_CHOICE), .fallback = "auto", .choices = LIST("auto", "cudnn", "cudnn-fast", "plain"),
      .help = "auto: the same bits in every run; cudnn-fast: a gradient 10 to 15 % faster, whose bits differ between runs"},
+    {KEY(gpu, gathers, KEY_CHOICE), .fallback = "copy", .choices = LIST("copy", "nccl"),
+     .help = "between GPUs of a node: by copy engines, which leave the GPU's cores alone, or by NCCL"},
     {KEY(gpu, graph, KEY_BOOL), .fallback = "true", .help = "programs as CUDA graphs; false: kernel by kernel, to find faults"},
 
     {KEY(health, nonfinite, KEY_CHOICE), .fallback = "skip", .choices = LIST("skip", "stop"),

@@ -61,7 +61,8 @@ static const char *collective_name(Job *job, const JobProgram *p, const Step *st
   return arena_printf(job->arena, "%s '%s' of %s", op_table[step->op].name, name, p->name);
 }
 
-static void bind_collective(Job *job, const JobProgram *p, const Step *step, Bound *bound) {
+/* met: whether an earlier gather of the program has met the other ranks. */
+static void bind_collective(Job *job, const JobProgram *p, const Step *step, Bound *bound, bool *met) {
   bound->pointers = arena_array(job->arena, void *, 2);
   bound->pointers[0] = address(job, p, &step->in[0].place, step->in[0].dtype);
   bound->pointers[1] = address(job, p, &step->out[0].place, step->out[0].dtype);
@@ -74,11 +75,13 @@ static void bind_collective(Job *job, const JobProgram *p, const Step *step, Bou
   bound->op = comm_prepare(job->mesh, (MeshAxis)step->n[0], kind, bound->host_in ? bound->host_in : bound->pointers[0],
                            bound->host_out ? bound->host_out : bound->pointers[1], n, step->in[0].dtype, workspace,
                            collective_name(job, p, step));
+  if (job->shared && job->copies[step->n[0]] && gather_reads_state(p->program, step)) *met |= comm_copies(bound->op, !*met);
 }
 
 void job_bind(Job *job, JobProgram *p, Code *code) {
   const Program *program = p->program;
   Bound **starts = arena_array(job->arena, Bound *, program->ncollectives);
+  bool met[MESH_AXES] = {false};
   p->steps = arena_array(job->arena, Bound, program->nsteps);
   for (int i = 0; i < program->nsteps; i++) {
     const Step *step = &program->steps[i];
@@ -87,7 +90,7 @@ void job_bind(Job *job, JobProgram *p, Code *code) {
     if (step->kind == STEP_KERNEL) bind_kernel(job, p, step, bound, code);
     if (step->kind == STEP_BIG) bind_big(job, p, step, bound, code);
     if (step->kind == STEP_COLLECTIVE_START) {
-      bind_collective(job, p, step, bound);
+      bind_collective(job, p, step, bound, &met[step->n[0]]);
       starts[step->collective] = bound;
     }
     if (step->kind != STEP_COLLECTIVE_WAIT) continue;

@@ -30,6 +30,7 @@ typedef struct Choices {
   bool cuda;             /* programs are for a GPU */
   const char *attention; /* gpu.attention: "auto" (or NULL) or a row's name */
   bool graph;            /* gpu.graph: each is captured once and launched as one */
+  bool copies;           /* gpu.gathers: copy */
   bool sync;             /* run.debug: sync: each step is waited for */
   bool tune;             /* run.tune: products that tuned does not name are measured */
   const char *tuned;     /* what job_choices gave before; NULL: nothing */
@@ -57,6 +58,7 @@ typedef struct Job Job;
 typedef struct JobStart {
   int kernels, cached; /* distinct kernels; whether the image was in the cache (0 or all) */
   double seconds;
+  bool copies; /* gathers of states go by copy engines */
 } JobStart;
 
 /* interpreted: programs are evaluated node by node in double instead (cpu.compiler: none). */

@@ -63,6 +63,12 @@ static char *element_at(const Job *job, const JobVar *v, int64_t first, int64_t 
   return job->base + v->offset + (size_t)first * dtype_size(v->var->dtype);
 }
 
+/* Where other ranks read states themselves, they are the host's before the first run alone: then all ranks meet. */
+static char *element_to_write(const Job *job, const JobVar *v, int64_t first, int64_t n) {
+  CHECK(!job->shared || !job->ran || v->var->class != VAR_STATE);
+  return element_at(job, v, first, n);
+}
+
 void job_read(Job *job, const char *name, int64_t first, int64_t n, void *to) {
   const JobVar *v = var_of(job, name);
   dev_copy_out(job->dev, to, element_at(job, v, first, n), (size_t)n * dtype_size(v->var->dtype));
@@ -70,7 +76,7 @@ void job_read(Job *job, const char *name, int64_t first, int64_t n, void *to) {
 
 void job_write(Job *job, const char *name, int64_t first, int64_t n, const void *from) {
   const JobVar *v = var_of(job, name);
-  dev_copy_in(job->dev, element_at(job, v, first, n), from, (size_t)n * dtype_size(v->var->dtype));
+  dev_copy_in(job->dev, element_to_write(job, v, first, n), from, (size_t)n * dtype_size(v->var->dtype));
 }
 
 /* The i-th part of a transfer. */
@@ -80,7 +86,7 @@ static int64_t part_length(int64_t n, int64_t first, int64_t most) { return n - 
 
 void job_put(Job *job, const char *name, int64_t first, int64_t n, JobMake *make, void *self) {
   const JobVar *v = var_of(job, name);
-  char *at = element_at(job, v, first, n);
+  char *at = element_to_write(job, v, first, n);
   if (dev_is_host(job->dev)) {
     if (n) make(self, 0, n, at);
     return;
@@ -149,7 +155,7 @@ void job_fill(Job *job, const char *name, const char *lower, int64_t first, int6
   FillJob host = {job, fill};
   CHECK(v->var->dtype == (lower ? DT_BF16 : DT_F32));
   if (job->choices->cuda && n)
-    gpu_fill_floats(job, element_at(job, v, first, n),
+    gpu_fill_floats(job, element_to_write(job, v, first, n),
                     lower && job_size(job, lower) >= 0 ? element_at(job, var_of(job, lower), first, n) : NULL, lower, n, fill);
   else if (lower)
     job_put_halves(job, name, lower, first, n, fill_part, &host);

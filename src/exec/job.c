@@ -81,6 +81,24 @@ static const char *parts_text(const Job *job) {
                       (double)m->states / gib, (double)m->carried / gib, (double)m->transient / gib);
 }
 
+static bool axis_copies(const Job *job, int axis) {
+  bool any = false;
+  for (int i = 0; i < job->programs.n; i++) {
+    const Program *p = job->programs.at[i].program;
+    if (!gathers_may_copy(p, axis)) return false;
+    any |= gathers_states(p, axis);
+  }
+  return any;
+}
+
+/* All ranks have the same programs, and decide alike. */
+static void share_states(Job *job) {
+  bool any = false;
+  if (!job->device_collectives || !job->choices->copies) return;
+  for (int axis = 0; axis < MESH_AXES; axis++) any |= job->copies[axis] = axis_copies(job, axis);
+  job->shared = any && comm_device_share(job->mesh, job->base, job->nbytes);
+}
+
 JobStart job_start(Job *job) {
   JobStart start = {0};
   double begin = clock_seconds();
@@ -88,6 +106,7 @@ JobStart job_start(Job *job) {
   job->device_collectives = comm_device_open(job->mesh, job->dev);
   job->nbytes = job->memory.vars + job->memory.tables + job->memory.transient;
   job->base = dev_alloc(job->dev, job->nbytes, parts_text(job));
+  share_states(job);
   if (!job->interpreted) {
     kernels_set_verdicts(dev_cache_folder(job->dev));
     Code *code = code_open(job->arena, job->choices->cuda);
@@ -108,6 +127,7 @@ JobStart job_start(Job *job) {
   }
   if (!dev_is_host(job->dev)) job->inputs = job_inputs_open(job);
   malloc_trim(0); /* what compiling and checking took goes back before the arena fills */
+  start.copies = job->shared;
   start.cached = hit ? start.kernels : 0;
   start.seconds = clock_seconds() - begin;
   return start;
@@ -195,6 +215,7 @@ static DevGraph *capture(Job *job, JobProgram *p) {
 
 void job_run(Job *job, int program) {
   JobProgram *p = &job->programs.at[program];
+  job->ran = true;
   if (job->interpreted) {
     job_interpret(job, p);
     return;

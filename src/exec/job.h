@@ -82,7 +82,9 @@ struct Job {
   Inputs *inputs;    /* NULL: the host writes to the device's memory itself */
   JobHost host;
   bool device_collectives;
-  Prof *prof; /* NULL: none */
+  bool copies[MESH_AXES]; /* gathers of states over this axis go by comm_copies */
+  bool shared, ran;       /* other ranks may read states; a program has been started */
+  Prof *prof;             /* NULL: none */
 };
 
 int job_find_var(const Job *job, const char *name); /* -1: none */
@@ -93,6 +95,12 @@ void job_resolve(Job *job, JobProgram *p);
 /* Ends the job when a product that was just built does not multiply. */
 void job_check_products(const JobProgram *p);
 void job_fill_tables(const Job *job, const JobProgram *p);
+
+/* gathers.c, pure: whether a step starts a gather of a state where it lies; whether any over this axis does; whether such gathers
+ * may go by comm_copies as far as this program is concerned. */
+bool gather_reads_state(const Program *p, const Step *step);
+bool gathers_states(const Program *p, int64_t axis);
+bool gathers_may_copy(const Program *p, int64_t axis);
 
 /* inputs.c: what the host writes between runs, on its way to the device. */
 Inputs *job_inputs_open(Job *job);

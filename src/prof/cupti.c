@@ -34,9 +34,13 @@ enum { BUFFER_BYTES = 4 << 20, CLOCK_TRIES = 32 };
 #define DECLARE(name) static __typeof__(&name) name##_;
 FUNCTIONS(DECLARE)
 
-static const CUpti_ActivityKind kinds[] = {
-    CUPTI_ACTIVITY_KIND_CONCURRENT_KERNEL, CUPTI_ACTIVITY_KIND_MEMCPY, CUPTI_ACTIVITY_KIND_MEMSET,
-    CUPTI_ACTIVITY_KIND_RUNTIME,           CUPTI_ACTIVITY_KIND_DRIVER, CUPTI_ACTIVITY_KIND_EXTERNAL_CORRELATION};
+static const CUpti_ActivityKind kinds[] = {CUPTI_ACTIVITY_KIND_CONCURRENT_KERNEL,
+                                           CUPTI_ACTIVITY_KIND_MEMCPY,
+                                           CUPTI_ACTIVITY_KIND_MEMCPY2,
+                                           CUPTI_ACTIVITY_KIND_MEMSET,
+                                           CUPTI_ACTIVITY_KIND_RUNTIME,
+                                           CUPTI_ACTIVITY_KIND_DRIVER,
+                                           CUPTI_ACTIVITY_KIND_EXTERNAL_CORRELATION};
 enum { KINDS = sizeof kinds / sizeof *kinds };
 
 typedef struct Buffer {
@@ -220,6 +224,21 @@ static void read_copy(Reading *r, const CUpti_ActivityMemcpy5 *m) {
                        .nbytes = m->bytes});
 }
 
+/* Copies between GPUs are records of their own, though a GPU that another process has shared may be in an ordinary one. */
+static void read_peer_copy(Reading *r, const CUpti_ActivityMemcpyPtoP4 *m) {
+  vec_push(r->arena, &r->events,
+           (ProfEvent){.what = PROF_COPY,
+                       .name = "Memcpy PtoP (between devices)",
+                       .begin = host_time(m->start),
+                       .end = host_time(m->end),
+                       .bracket = -1,
+                       .stream = m->streamId,
+                       .correlation = m->correlationId,
+                       .device = m->deviceId,
+                       .context = m->contextId,
+                       .nbytes = m->bytes});
+}
+
 static void read_set(Reading *r, const CUpti_ActivityMemset4 *m) {
   vec_push(r->arena, &r->events,
            (ProfEvent){.what = PROF_SET,
@@ -266,6 +285,9 @@ static void read_record(Reading *r, const CUpti_Activity *record) {
     break;
   case CUPTI_ACTIVITY_KIND_MEMCPY:
     read_copy(r, (const void *)record);
+    break;
+  case CUPTI_ACTIVITY_KIND_MEMCPY2:
+    read_peer_copy(r, (const void *)record);
     break;
   case CUPTI_ACTIVITY_KIND_MEMSET:
     read_set(r, (const void *)record);

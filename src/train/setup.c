@@ -118,6 +118,7 @@ EngineOptions setup_options(const Config *c, const ModelConfig *model, int threa
                   .cuda = c->device.kind == DEVICE_KIND_CUDA,
                   .attention = attentions[c->gpu.attention],
                   .graph = c->gpu.graph,
+                  .copies = c->gpu.gathers == GATHERS_COPY,
                   .sync = (c->run.debug & DEBUG_SYNC) != 0,
                   .tune = c->run.tune},
       .interpreted = c->device.kind != DEVICE_KIND_CUDA && !strcmp(c->cpu.compiler, "none"),

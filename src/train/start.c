@@ -208,8 +208,9 @@ static void banner_ready(Run *run, const Times *t) {
   run->spent[SPENT_START] = clock_since_exec();
   char kernels[64];
   snprintf(kernels, sizeof kernels, "%d, %s", t->job.kernels, t->job.cached ? "cached" : "compiled");
-  lines_banner(run->lines, "ready", "%.2f s: mpi %.2f, plan %.2f, kernels %.2f (%s), load %.2f", run->spent[SPENT_START], t->mpi,
-               t->plan, t->job.seconds, t->job.kernels ? kernels : "interpreter", t->load);
+  lines_banner(run->lines, "ready", "%.2f s: mpi %.2f, plan %.2f, kernels %.2f (%s), load %.2f%s", run->spent[SPENT_START], t->mpi,
+               t->plan, t->job.seconds, t->job.kernels ? kernels : "interpreter", t->load,
+               t->job.copies ? "; gathers by copy engines" : "");
   if (getenv("OMPI_COMM_WORLD_RANK"))
     lines_banner(run->lines, "stop", "touch %s/STOP, or kill -USR1 mpirun: after Ctrl-C it gives its ranks a second",
                  run->folder->path);

@@ -3,6 +3,7 @@
 # Training on GPUs in float32: test/gpu/check_train.sh FOLDER, which holds hpctrain and hpctrain_cuda.so.
 #   reference values within the CPU's tolerances, on 1 rank and as many as there are GPUs (4 at most), both strategies
 #   the same run twice, and with and without CUDA graphs: the same bits, on one GPU and on several
+#   gathers by copy engines and by NCCL: the same bits
 #   on a CPU: the same losses, also from a CPU's checkpoint to a GPU and back
 set -u
 folder=$(realpath "${1:-.}") golden=$(realpath "$(dirname "$0")/../golden")
@@ -78,5 +79,14 @@ for strategy in no_shard full_shard; do
   judge "$many: without a CUDA graph" many parallel.strategy=$strategy run.folder=$strategy-plain gpu.graph=false
   judge "$many: the same losses to the last bit with and without" cmp <(losses $strategy) <(losses $strategy-plain)
   judge "$many: losses are those of one GPU" close gpu $strategy
+done
+judge "$most GPUs, full_shard: gathers go by copy engines" grep -q 'gathers by copy engines' full_shard/attempts/1/banner.txt
+for case in fp32-true bf16-true bf16-false; do
+  many="$most GPUs, full_shard, ${case%-*}, gpu.graph: ${case#*-}"
+  for gathers in copy nccl; do
+    judge "$many: gathers by $gathers" many precision.compute="${case%-*}" gpu.graph="${case#*-}" gpu.gathers=$gathers \
+      run.folder="$case-$gathers"
+  done
+  judge "$many: the same losses to the last bit by copy engines and by NCCL" cmp <(losses "$case-copy") <(losses "$case-nccl")
 done
 exit $failed

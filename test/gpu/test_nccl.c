@@ -253,6 +253,158 @@ TEST(a_graph_of_both_communicators_gives_the_same_and_closes) {
   device_close(dev);
 }
 
+/* --- gathers by copies --------------------------------------------------------------------------------------------------- */
+
+enum { SHARED = 80 << 20, GATHERED = 2, ROUNDS = 200 };
+
+/* A GPU's memory that other ranks read, and gathers out of it. */
+typedef struct Shared {
+  Dev *dev;
+  char *base;
+  bool copies;
+} Shared;
+
+static bool shared_open(Shared *s) {
+  *s = (Shared){.dev = device_open()};
+  if (!s->dev) return false;
+  s->base = dev_alloc(s->dev, SHARED, "test");
+  s->copies = comm_device_share(mesh, s->base, SHARED);
+  EXPECT(s->copies == (R > 1)); /* the GPUs of a node that this is tested on can read each other */
+  return true;
+}
+
+static void shared_close(Shared *s) {
+  comm_device_close(mesh);
+  dev_free(s->dev, s->base, SHARED);
+  dev_close(s->dev);
+}
+
+/* A gather of what lies `at` bytes into the shared memory. */
+static void gather_open(Case *c, const Shared *s, size_t at, bool copies, bool first) {
+  c->dev = s->dev;
+  c->kind = COMM_ALL_GATHER;
+  c->in_bytes = (size_t)c->n * dtype_size(c->dtype);
+  c->out_bytes = c->in_bytes * (size_t)R;
+  c->host = xmalloc(c->out_bytes);
+  c->in = s->base + at;
+  c->out = dev_alloc(s->dev, c->out_bytes, "test");
+  c->op = comm_prepare(mesh, MESH_DP_SHARD, c->kind, c->in, c->out, c->n, c->dtype, NULL, "test");
+  if (copies) EXPECT(comm_copies(c->op, first) == s->copies);
+}
+
+static void gather_close(Case *c) {
+  comm_release(c->op);
+  dev_free(c->dev, c->out, c->out_bytes);
+  free(c->host);
+}
+
+/* What has to be between a gather and the next write of what it reads: a reduction. */
+static void sum_open(Case *c, Dev *dev) {
+  *c = (Case){.kind = COMM_ALL_REDUCE, .n = 3, .dtype = DT_F32};
+  case_open(c, dev);
+}
+
+static void run_one(Case *c) {
+  comm_start(c->op);
+  comm_wait(c->op);
+}
+
+TEST(a_gather_by_copies_is_that_of_nccl) {
+  static const DType dtypes[] = {DT_F32, DT_BF16, DT_F16, DT_I32, DT_I64};
+  static const int64_t sizes[] = {1, 3, 1001, 100003, 16 << 20};
+  Shared s;
+  Case sum;
+  if (!shared_open(&s)) return;
+  sum_open(&sum, s.dev);
+  for (int d = 0; d < 5; d++)
+    for (int i = 0; i < 5; i++) {
+      if (sizes[i] > 1000000 && dtypes[d] != DT_F32) continue; /* 64 MiB: once */
+      Case ways[2];
+      for (int k = 0; k < 2; k++) {
+        ways[k] = (Case){.n = sizes[i], .dtype = dtypes[d]};
+        gather_open(&ways[k], &s, (size_t)256 * 7, k == 0, true);
+      }
+      for (int t = 0; t < 2; t++) {
+        case_fill(&ways[0], t);
+        for (int k = 0; k < 2; k++) run_one(&ways[k]);
+        for (int k = 0; k < 2; k++) case_check(&ways[k], t);
+        run_one(&sum);
+      }
+      for (int k = 0; k < 2; k++) gather_close(&ways[k]);
+    }
+  case_close(&sum);
+  shared_close(&s);
+}
+
+/* As a step does: two gathers in flight, a reduction behind them. */
+static void rounds_run(Case *gathers, Case *sum) {
+  for (int k = 0; k < GATHERED; k++) comm_start(gathers[k].op);
+  for (int k = 0; k < GATHERED; k++) comm_wait(gathers[k].op);
+  run_one(sum);
+}
+
+static int64_t count_wrong(Case *c, int t) {
+  int64_t wrong = 0;
+  dev_copy_out(c->dev, c->host, c->out, c->out_bytes);
+  for (int64_t i = 0; i < c->n * R; i++) wrong += got(c->host, c->dtype, i) != value((int)(i / c->n), i % c->n, t);
+  return wrong;
+}
+
+/* Elements that are not this round's, of rounds in which one rank after the other writes late. */
+static int64_t rounds_wrong(const Shared *s, bool meets, bool graph) {
+  Case gathers[GATHERED] = {{.n = 100003, .dtype = DT_BF16}, {.n = 300007, .dtype = DT_F32}}, sum;
+  int64_t wrong = 0;
+  DevGraph *captured = NULL;
+  for (int k = 0; k < GATHERED; k++) gather_open(&gathers[k], s, (size_t)(8 << 20) * (size_t)k, true, meets && k == 0);
+  sum_open(&sum, s->dev);
+  rounds_run(gathers, &sum); /* what prepares itself at first use cannot be captured */
+  if (graph) dev_capture_begin(s->dev);
+  if (graph) rounds_run(gathers, &sum);
+  if (graph) captured = dev_capture_end(s->dev);
+  dev_sync(s->dev);
+  for (int t = 0; t < ROUNDS; t++) {
+    if (t % R == me) nanosleep(&(struct timespec){.tv_nsec = 2000000}, NULL);
+    for (int k = 0; k < GATHERED; k++) case_fill(&gathers[k], t);
+    graph ? dev_graph_launch(captured) : rounds_run(gathers, &sum);
+    for (int k = 0; k < GATHERED; k++) wrong += count_wrong(&gathers[k], t);
+  }
+  dev_sync(s->dev);
+  dev_graph_close(captured);
+  for (int k = 0; k < GATHERED; k++) gather_close(&gathers[k]);
+  case_close(&sum);
+  return wrong;
+}
+
+TEST(copies_find_what_each_rank_has_written_last) {
+  Shared s;
+  if (!shared_open(&s)) return;
+  EXPECT(rounds_wrong(&s, true, false) == 0);
+  EXPECT(rounds_wrong(&s, true, true) == 0);
+  shared_close(&s);
+}
+
+TEST(copies_that_meet_nobody_find_what_was_written_before) {
+  Shared s;
+  if (!shared_open(&s)) return;
+  if (s.copies) EXPECT(rounds_wrong(&s, false, false) > 0);
+  if (s.copies) EXPECT(rounds_wrong(&s, false, true) > 0);
+  shared_close(&s);
+}
+
+TEST(memory_is_shared_again_after_a_close) {
+  for (int i = 0; i < 3; i++) {
+    Shared s;
+    if (!shared_open(&s)) return;
+    Case c = {.n = 1001 * (i + 1), .dtype = DT_F32};
+    gather_open(&c, &s, 0, true, true);
+    case_fill(&c, i);
+    run_one(&c);
+    case_check(&c, i);
+    gather_close(&c);
+    shared_close(&s);
+  }
+}
+
 /* --- errors ------------------------------------------------------------------------------------------------------------- */
 
 static jmp_buf failed;

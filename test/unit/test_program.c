@@ -6,6 +6,7 @@
 #include <string.h>
 #include <time.h>
 
+#include "src/exec/job.h"
 #include "src/train/engine.h"
 #include "test/check.h"
 #include "test/unit/random_graph.h"
@@ -266,6 +267,112 @@ TEST(units_and_whole_gradients_do_not_pile_up) {
     expect_most_alive(&p, OP_REDUCE_SCATTER, 2 + o.model.tied, i);
     plan_close(&p);
   }
+}
+
+/* --- gathers by copy engines ------------------------------------------------------------------------------------------------- */
+
+static int count_gathers(const Program *p, bool of_states) {
+  int n = 0;
+  for (int s = 0; s < p->nsteps; s++) {
+    const Step *step = &p->steps[s];
+    if (step->kind == STEP_COLLECTIVE_START && step->op == OP_ALL_GATHER) n += !of_states || gather_reads_state(p, step);
+  }
+  return n;
+}
+
+/* In fp16 what travels is a cast, and lies in memory that programs share. */
+TEST(gathers_read_states_themselves_but_in_fp16) {
+  static const DType types[] = {DT_F32, DT_BF16, DT_F16};
+  for (int i = 0; i < 24; i++) {
+    EngineOptions o = small_options();
+    o.sharded = true;
+    o.choices.cuda = true;
+    o.choices.copies = true;
+    o.choices.compute = types[i % 3];
+    o.choices.forget = i & 4 ? FORGET_BLOCKS : FORGET_NOTHING;
+    o.passes = 1 + i % 4;
+    o.eval = true;
+    Plan p = plan_open(o, 2 + i % 2);
+    int all = 0, states = 0;
+    for (int k = 0; k < p.compiled.n; k++) {
+      const Program *program = p.compiled.program[k];
+      all += count_gathers(program, false);
+      states += count_gathers(program, true);
+      EXPECT(gathers_may_copy(program, MESH_DP_SHARD));
+      EXPECT(gathers_states(program, MESH_DP_SHARD) == (count_gathers(program, true) > 0));
+      EXPECT(!gathers_states(program, MESH_TP));
+    }
+    EXPECT(all > 0);
+    EXPECT(states == (o.choices.compute == DT_F16 ? 0 : all));
+    plan_close(&p);
+  }
+}
+
+TEST(how_gathers_go_changes_no_plan) {
+  uint64_t hash[2];
+  for (int copies = 0; copies < 2; copies++) {
+    EngineOptions o = small_options();
+    o.sharded = o.choices.cuda = true;
+    o.choices.copies = copies;
+    Plan p = plan_open(o, 2);
+    hash[copies] = engine_hash(p.engine);
+    plan_close(&p);
+  }
+  EXPECT(hash[0] == hash[1]);
+}
+
+/* A kernel that writes a Var, and a collective of others; steps in any order. */
+TEST(whoever_writes_what_copies_read_does_so_behind_a_reduction_of_all_readers) {
+  enum { STATE, OTHER };
+  Var vars[] = {{.name = "state", .class = VAR_STATE, .dtype = DT_F32, .shape = SHAPE(4)},
+                {.name = "other", .class = VAR_CARRY, .dtype = DT_F32, .shape = SHAPE(4)}};
+  Graph g = {.vars = {.at = vars, .n = 2}};
+  Buffer buffers[2];
+  StepArg args[2];
+  for (int b = 0; b < 2; b++) {
+    buffers[b] = (Buffer){.class = BUFFER_VAR, .var = b, .nbytes = BUFFER_ALIGN};
+    args[b] = (StepArg){.place = {.buffer = b, .stride = {1}}, .shape = SHAPE(4), .dtype = DT_F32};
+  }
+  StepArg *state = &args[STATE], *other = &args[OTHER];
+  Step write = {.kind = STEP_KERNEL, .nin = 1, .nout = 1, .in = other, .out = state}, harmless = write;
+  harmless.out = other;
+  Step sum = {
+      .kind = STEP_COLLECTIVE_START, .op = OP_ALL_REDUCE, .n = {MESH_DP_SHARD, 2}, .nin = 1, .nout = 1, .in = other, .out = other};
+  Step summed = sum, gather = sum, away = sum, far, foreign;
+  summed.kind = STEP_COLLECTIVE_WAIT;
+  gather.op = OP_ALL_GATHER;
+  gather.in = state;
+  Step gathered = gather;
+  gathered.kind = STEP_COLLECTIVE_WAIT;
+  away.n[0] = MESH_DP_REPLICATE;
+  far = away;
+  far.kind = STEP_COLLECTIVE_WAIT;
+  foreign = gather;
+  foreign.in = other;
+  const struct {
+    Step steps[5];
+    int n;
+    bool may;
+  } cases[] = {
+      {{sum, summed, write}, 3, true},
+      {{write, sum, summed}, 3, false},
+      {{sum, write, summed}, 3, false}, /* not over yet */
+      {{away, far, write}, 3, false},   /* other ranks */
+      {{gather, gathered}, 2, true},
+      {{gather, harmless, gathered}, 3, true},
+      {{gather}, 1, false}, /* nobody waits */
+      {{gather, gathered, sum, summed, write}, 5, false},
+      {{foreign, gathered, write}, 3, false}, /* a gather tells nothing of who has read */
+      {{harmless}, 1, true},
+  };
+  for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
+    Program p = {.graph = &g, .nsteps = cases[i].n, .nbuffers = 2, .buffers = buffers, .steps = (Step *)cases[i].steps};
+    if (gathers_may_copy(&p, MESH_DP_SHARD) != cases[i].may) check_failed(__FILE__, __LINE__, "case %d", (int)i);
+  }
+  Program p = {.graph = &g, .nsteps = 1, .nbuffers = 2, .buffers = buffers, .steps = &foreign};
+  EXPECT(!gather_reads_state(&p, &foreign));
+  p.steps = &gather;
+  EXPECT(gather_reads_state(&p, &gather));
 }
 
 static double cpu_seconds(void) {
