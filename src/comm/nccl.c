@@ -287,7 +287,7 @@ static void tell(const CommOp *op, uint32_t word) {
 
 static void copy_must(cudaError_t error, const CommOp *op, int rank) {
   Why why;
-  if (!CUDA_TRY(error, &why))
+  if (!cuda_try(error, "cudaMemcpyAsync", &why))
     fail(FAIL_MACHINE, "%s: the copy of rank %d's part from its GPU: %s\n   or gpu.gathers: nccl, which does without such copies",
          op->what, rank, why.text);
 }

@@ -4,7 +4,8 @@
  * Bus GB/s as nccl-tests counts them: bytes of the whole · (R-1)/R, twice that for all-reduce.  registered: buffers known to the
  * communicator before (ncclCommRegister; NCCL_LEGACY_CUDA_REGISTER=1 makes NCCL use it on memory of cudaMalloc).  overlap: a
  * collective repeated beside a matrix product repeated, and how much longer each takes than alone.  told: with the two copies of
- * 4 bytes around it that tell the host where it is.  by copies: the GPUs' copy engines fetch the parts, without NCCL. */
+ * 4 bytes around it that tell the host where it is.  by copies: the GPUs' copy engines fetch the parts, without NCCL; the own part,
+ * which may be a kernel's work after all, is left out in a second measurement. */
 #include <cublasLt.h>
 #include <nccl.h>
 #include <stdio.h>
@@ -27,8 +28,9 @@ static void must_cuda(cudaError_t e, const char *what) { must(e == cudaSuccess, 
 static void must_nccl(ncclResult_t e, const char *what) { must(e == ncclSuccess, what, ncclGetErrorString(e)); }
 #define LT(e) must((e) == CUBLAS_STATUS_SUCCESS, #e, "no success")
 
-typedef enum Kind { GATHER, COPIES, SCATTER, REDUCE, KINDS } Kind;
-static const char *const names[] = {"all_gather", "all_gather by copies", "reduce_scatter", "all_reduce"};
+typedef enum Kind { GATHER, COPIES, OTHERS, SCATTER, REDUCE, KINDS } Kind;
+static const char *const names[] = {"all_gather", "all_gather by copies", "all_gather by copies but for the own part",
+                                    "reduce_scatter", "all_reduce"};
 
 enum { MIB = 1 << 20, MOST = 1 << 30, BURST = 20 };
 static char *whole, *part;
@@ -36,8 +38,8 @@ static char **parts;            /* by rank, as this one sees them */
 static uint32_t *word, *number; /* the host's, the GPU's */
 
 /* The copy engines read the parts of others where they lie, the next rank's first. */
-static void start_copies(size_t share, cudaStream_t stream) {
-  for (int i = 1; i <= R; i++) {
+static void start_copies(size_t share, int n, cudaStream_t stream) {
+  for (int i = 1; i <= n; i++) {
     int rank = (me + i) % R;
     CUDA(cudaMemcpyAsync(whole + (size_t)rank * share, parts[rank], share, cudaMemcpyDeviceToDevice, stream));
   }
@@ -48,7 +50,7 @@ static void start(Kind kind, size_t nbytes, bool tells, ncclComm_t lane, cudaStr
   size_t share = nbytes / (size_t)R;
   if (tells) CUDA(cudaMemcpyAsync(word, number, 4, cudaMemcpyDeviceToHost, stream));
   if (kind == GATHER) NCCL(ncclAllGather(whole + (size_t)me * share, whole, share / 2, ncclBfloat16, lane, stream));
-  if (kind == COPIES) start_copies(share, stream);
+  if (kind == COPIES || kind == OTHERS) start_copies(share, kind == COPIES ? R : R - 1, stream);
   if (kind == SCATTER) NCCL(ncclReduceScatter(whole, part, share / 4, ncclFloat32, ncclSum, lane, stream));
   if (kind == REDUCE) NCCL(ncclAllReduce(whole, whole, nbytes / 4, ncclFloat32, ncclSum, lane, stream));
   if (tells) CUDA(cudaMemcpyAsync(word, number, 4, cudaMemcpyDeviceToHost, stream));
@@ -78,7 +80,8 @@ static double bus(Kind kind, size_t nbytes, double seconds) {
 static void bench_sizes(ncclComm_t lane, cudaStream_t stream, int ctas, bool registered) {
   static const size_t sizes[] = {4096, (size_t)16 * MIB, (size_t)64 * MIB, (size_t)256 * MIB, (size_t)1024 * MIB};
   for (int kind = 0; kind < KINDS; kind++)
-    for (size_t s = kind == COPIES && registered ? sizeof sizes / sizeof *sizes : 0; s < sizeof sizes / sizeof *sizes; s++)
+    for (size_t s = (kind == COPIES || kind == OTHERS) && registered ? sizeof sizes / sizeof *sizes : 0;
+         s < sizeof sizes / sizeof *sizes; s++)
       for (int tells = 0; tells <= (sizes[s] <= (size_t)16 * MIB); tells++) {
         double seconds = time_burst((Kind)kind, sizes[s], tells, lane, stream);
         if (me == 0)
