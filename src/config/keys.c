@@ -194,7 +194,8 @@ const Key keys[] = {
     {KEY(gpu, graph, KEY_BOOL), .fallback = "true", .help = "programs as CUDA graphs; false: kernel by kernel, to find faults"},
 
     {KEY(health, nonfinite, KEY_CHOICE), .fallback = "skip", .choices = LIST("skip", "stop"),
-     .help = "a step whose gradient is inf or nan", .elsewhere = "check_for_nan_in_loss_and_grad"},
+     .help = "a step whose gradient is inf or nan; in fp16, once the loss scale has come down to 1",
+     .elsewhere = "check_for_nan_in_loss_and_grad"},
 
     {KEY(log, every, KEY_AMOUNT), .units = STEPS, .fallback = "1 step", .min = 1, .max = MANY, .example = "10 steps",
      .help = "between progress lines", .elsewhere = "log_interval, logging_steps, log_freq"},

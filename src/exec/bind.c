@@ -112,7 +112,9 @@ void job_resolve(Job *job, JobProgram *p) {
   }
 }
 
-void job_check_products(const JobProgram *p) {
+/* Where the device's memory may be touched: a product's workspace lies there. */
+static void check_products(void *self) {
+  const JobProgram *p = self;
   for (int i = 0; i < p->program->nsteps; i++) {
     const Bound *bound = &p->steps[i];
     Why why;
@@ -120,6 +122,15 @@ void job_check_products(const JobProgram *p) {
       fail(FAIL_MACHINE, "matrix product '%s' %s\nhelp: cpu.matmul: onednn or cblas; another compiler by cpu.compiler",
            bound->row->name, why.text);
   }
+}
+
+void job_check_products(Job *job, JobProgram *p) {
+  if (dev_is_host(job->dev)) {
+    check_products(p);
+    return;
+  }
+  dev_call(job->dev, check_products, p);
+  dev_sync(job->dev);
 }
 
 void job_fill_tables(const Job *job, const JobProgram *p) {

@@ -121,7 +121,7 @@ JobStart job_start(Job *job) {
     for (int i = 0; i < job->programs.n; i++) {
       job_fill_tables(job, &job->programs.at[i]);
       if (comm_rank(job->comm) == 0 && !job->choices->cuda)
-        job_check_products(&job->programs.at[i]); /* all ranks have the same code */
+        job_check_products(job, &job->programs.at[i]); /* all ranks have the same code */
     }
     start.kernels = code_count(code);
   }

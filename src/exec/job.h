@@ -93,7 +93,7 @@ int job_find_var(const Job *job, const char *name); /* -1: none */
 void job_bind(Job *job, JobProgram *p, Code *code);
 void job_resolve(Job *job, JobProgram *p);
 /* Ends the job when a product that was just built does not multiply. */
-void job_check_products(const JobProgram *p);
+void job_check_products(Job *job, JobProgram *p);
 void job_fill_tables(const Job *job, const JobProgram *p);
 
 /* gathers.c, pure: whether a step starts a gather of a state where it lies; whether any over this axis does; whether such gathers
@@ -111,7 +111,7 @@ void job_inputs_close(Job *job);
 void job_host_close(Job *job);
 
 /* gpu_fill.c: n floats of device memory. */
-/* at: floats, or where halves the upper ones, whose lower ones (NULL: none) are at lower. */
+/* at: n floats, or where halves the upper ones, whose lower ones (NULL: none) are at lower. */
 void gpu_fill_floats(Job *job, void *at, void *lower, bool halves, int64_t n, const JobFill *fill);
 
 /* gpu.c: notes a bound big op; prepares what needs no compiled code (while that is being built), then the rest (all ranks);

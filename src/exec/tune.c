@@ -114,7 +114,8 @@ static void choose(Job *job, Product *product) {
 
 void job_tune(Job *job) {
   Text text = {0};
-  if (job->products.n && comm_rank(job->comm) == 0) memset(job->base, 0, job->nbytes); /* pages of its own, as later */
+  bool measures = job->choices->tune && job->products.n && comm_rank(job->comm) == 0;
+  if (measures) memset(job->base, 0, job->nbytes); /* pages of its own, as later */
   for (int i = 0; i < job->products.n; i++) {
     Product *product = job->products.at[i];
     for (int r = 0; r < product->n; r++)

@@ -150,8 +150,10 @@ static int legalise_node(Legalise *l, int i) {
   int *in = arena_array(l->out->arena, int, x->nin);
   OpKind kind = op_table[x->op].kind;
   for (int k = 0; k < x->nin; k++) {
-    bool copy = (kind == KIND_POINTWISE || kind == KIND_REDUCE) && l->uses[x->in[k]] > 1 &&
-                (is_free(l->g, x->in[k]) || is_widened(graph_node(l->g, x->in[k]), l->g));
+    const Node *from = graph_node(l->g, x->in[k]);
+    bool shared = l->uses[x->in[k]] > 1, apart = from->phase != x->phase || from->scope != x->scope;
+    bool copy = (kind == KIND_POINTWISE || kind == KIND_REDUCE) &&
+                ((shared && is_free(l->g, x->in[k])) || ((shared || apart) && is_widened(from, l->g)));
     in[k] = copy ? copy_free(l, x, x->in[k]) : l->map[x->in[k]];
   }
   if (x->op == OP_RESHAPE) return reshape(l, x, in[0], x->shape);

@@ -63,10 +63,13 @@ static void find_nonfinite(const Run *run, char *text, size_t nbytes) {
 /* The update has left everything as it was.  ahead: the next step's passes are under way, and its gradients lie where this
  * one's were; since the parameters are the same, this one's can be had again.  A loss that is scaled, too far for 16 bits, is
  * scaled by half as much from now on: that happens to healthy runs. */
-static void step_skipped(Run *run, int64_t step, double scale, bool ahead) {
+static void step_skipped(Run *run, int64_t step, const StepResult *result, bool ahead) {
   char where[256];
-  if (scale > 1) {
-    if (run_speaks(run))
+  double scale = result->scale;
+  if (result->tokens == 0 || scale > 1) {
+    if (run_speaks(run) && result->tokens == 0)
+      lines_warn(run->lines, step, "step skipped: none of its tokens counts");
+    else if (run_speaks(run))
       lines_warn(run->lines, step, "step skipped: no finite gradient at a loss scale of %g; now %g", scale, scale / 2);
     return;
   }
@@ -104,7 +107,7 @@ static void conclude(Run *run, bool ahead) {
   prof_span_begin(run->prof, "metrics");
   step_tell(run, step, &result);
   prof_span_end(run->prof);
-  if (!result.applied) step_skipped(run, step, result.scale, ahead);
+  if (!result.applied) step_skipped(run, step, &result, ahead);
 }
 
 /* What a step gave is read when the next one's passes have been started: the device does not wait for us in between.  A CPU has

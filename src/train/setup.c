@@ -223,6 +223,7 @@ Dev *setup_device(const Config *c, Comm *comm, int threads, const char *fallback
   bool cuda = c->device.kind == DEVICE_KIND_CUDA;
   bool apart = c->device.kind == DEVICE_KIND_APART;
   if (apart && !strcmp(c->cpu.compiler, "none")) config_fail(c, "cpu.compiler", "cc", "the interpreter wants device.kind: cpu");
+  if (apart && c->run.tune) config_fail(c, "run.tune", "run.tune: false, or device.kind: cpu", "products are not measured apart");
   const char *kind = cuda ? "cuda" : apart ? "apart" : "cpu";
   DevOptions options = {.kind = kind, .compiler = c->cpu.compiler, .fallback = fallback, .threads = threads};
   if (cuda) {

@@ -170,6 +170,8 @@ static void banner_start(Run *run) {
                run->folder->attempt, clock_utc(utc), run->folder->path);
   lines_banner(l, "mpi", "%s", comm_describe(run->comm));
   if (run->kind) lines_note(l, "device.kind: auto is %s", run->kind);
+  if (run->config->precision.reduce != PRECISION_FP32 && comm_size(run->comm) == 1)
+    lines_note(l, "precision.reduce: one rank has nobody to reduce with");
 }
 
 static double planned_gib(const Run *run) {

@@ -102,6 +102,19 @@ static void read_part(void *self, int64_t first, int64_t n, void *to) {
   ckpt_read(saved->ckpt, saved->path, DT_F32, saved->first + first, n, to);
 }
 
+/* A checkpoint of another precision has no loss scale: that one starts afresh. */
+static void load_scalar(Engine *engine, const Ckpt *ckpt, const StateRow *row, Arena *arena) {
+  float value;
+  const char *path = scalar_path(arena, row);
+  bool updates = !strcmp(row->name, "updates"), scale = !strcmp(row->name, "loss_scale");
+  if (!engine_holds(engine, SLOT_SCALAR, -1) || (!updates && !ckpt_find(ckpt, path))) return;
+  ckpt_read(ckpt, path, DT_F32, 0, 1, &value);
+  if (!(value >= (scale ? 1 : 0)) || !(value <= (scale ? SCALE_MOST : 0x1p53)))
+    fail(FAIL_INPUT, "%s: %s is %g\nhelp: the file is damaged, or not hpctrain's: use another checkpoint", ckpt_folder(ckpt), path,
+         (double)value);
+  engine_set_scalar(engine, row->name, value);
+}
+
 void states_load(Engine *engine, Mesh *mesh, const Ckpt *ckpt) {
   Arena *arena = arena_open();
   const StateTable *states = engine_states(engine);
@@ -115,13 +128,8 @@ void states_load(Engine *engine, Mesh *mesh, const Ckpt *ckpt) {
       if (!state_piece(states, p, mesh_index(mesh, MESH_DP_SHARD), &saved.first, &n, &at)) continue;
       engine_put(engine, slot, param->unit, at, n, read_part, &saved);
     }
-  for (int i = 0; i < states->nrows; i++) { /* one of another precision has no loss scale: it starts afresh */
-    float value;
-    const char *path = scalar_path(arena, &states->rows[i]);
-    if (states->rows[i].slot != SLOT_SCALAR || !ckpt_find(ckpt, path)) continue;
-    ckpt_read(ckpt, path, DT_F32, 0, 1, &value);
-    engine_set_scalar(engine, states->rows[i].name, value);
-  }
+  for (int i = 0; i < states->nrows; i++)
+    if (states->rows[i].slot == SLOT_SCALAR) load_scalar(engine, ckpt, &states->rows[i], arena);
   arena_close(arena);
 }
 

@@ -96,13 +96,28 @@ test_starts_are_told_in_numbers() {
 test_a_device_with_its_own_memory_changes_no_bits() {
   write_run
   train 2 run.folder=a eval.every=4steps checkpoint.every=4steps
-  train 2 run.folder=b eval.every=4steps checkpoint.every=4steps device.kind=apart
+  XDG_CACHE_HOME=$PWD/empty train 2 run.folder=b eval.every=4steps checkpoint.every=4steps device.kind=apart # kernels are checked there
   expect_same a b
   expect_equal "$(grep -o '"type":"eval".*"tokens":[0-9]*' a/metrics.jsonl)" "$(grep -o '"type":"eval".*"tokens":[0-9]*' b/metrics.jsonl)"
   train 2 run.folder=c train.stop_after=5steps device.kind=apart
   train 1 run.folder=c train.stop_after=8steps parallel.strategy=full_shard
   train 2 run.folder=c parallel.strategy=full_shard device.kind=apart
   expect_close a c
+}
+
+# Checkpoints carry float32 masters whatever computed them: each precision goes on from any other's.
+test_precisions_go_on_from_one_another() {
+  write_run
+  train 2 run.folder=a precision.compute=fp16 train.stop_after=3steps
+  train 1 run.folder=a precision.compute=bf16 train.stop_after=5steps
+  train 2 run.folder=a precision.compute=bf16 parallel.strategy=full_shard memory.recompute=cheap train.stop_after=7steps
+  train 2 run.folder=a precision.compute=fp16 parallel.strategy=full_shard precision.reduce=bf16
+  train 2 run.folder=b
+  expect_close a b 0.01
+  train 2 run.folder=c precision.compute=bf16
+  train 2 run.folder=d precision.compute=bf16 train.stop_after=4steps
+  train 2 run.folder=d precision.compute=bf16
+  expect_same c d
 }
 
 test_recomputation_changes_no_bits() {
