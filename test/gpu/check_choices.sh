@@ -4,28 +4,8 @@
 #   run.tune measures, records, and a resume keeps its bits; gpu.attention; device.kind: auto
 #   too many ranks, no GPU, no memory: told, with what to do
 # The sequences are 200 long, so that attention's gradient is padded where cuDNN wants it.
-set -u
-folder=$(realpath "${1:-.}")
-export OMPI_ALLOW_RUN_AS_ROOT=1 OMPI_ALLOW_RUN_AS_ROOT_CONFIRM=1
-[ -e /dev/nvidiactl ] || { echo "note  skipped: no GPU on this machine" && exit 0; }
-gpus=$(nvidia-smi -L | wc -l) failed=0
-work=$(mktemp -d) && cd "$work" || exit 3
-trap 'rm -rf "$work"' EXIT
-hpctrain=$folder/hpctrain
+. "$(dirname "$0")/gpu_case.sh"
 
-verdict() { # STATUS NAME
-  if [ "$1" -eq 0 ]; then
-    echo "ok $2"
-  else
-    echo "FAILED $2"
-    tail -n 20 out
-    failed=1
-  fi
-}
-judge() { # NAME COMMAND…
-  "${@:2}" > out 2>&1
-  verdict $? "$1"
-}
 judge_error() { # NAME PATTERN COMMAND…: fails, and says so; what it says is shown
   "${@:3}" > out 2>&1
   local status=$?
@@ -34,8 +14,7 @@ judge_error() { # NAME PATTERN COMMAND…: fails, and says so; what it says is s
   sed -n '/^error/,/^help/s/^/    | /p' out | head -n 12
 }
 
-for i in $(seq 4000); do echo "The tide of $((i * i % 977)) came in at $((i % 24)) and left by $((i * 7 % 24))."; done > text
-"$hpctrain" tokenize tokens.bin text > /dev/null
+make_tokens 4000
 cat > run.yaml << 'END'
 hpctrain: 1
 run: {name: gpu, folder: gpu}
@@ -47,15 +26,6 @@ precision: {compute: bf16}
 checkpoint: {every: 10 steps}
 END
 train() { timeout 200 "$hpctrain" run.yaml "$@"; }
-losses() { sed -nE 's/.*"type":"step","step":([0-9]+),.*"loss":([^,]+),.*/\1 \2/p' "$1/metrics.jsonl"; }
-close() { # A B: the losses of two runs, step by step within 2e-2 of each other
-  paste -d' ' <(losses "$1") <(losses "$2") | awk '{
-    d = ($2 - $4) / $4
-    if (d < 0) d = -d
-    if (NF != 4 || !(d <= 2e-2)) bad = 1
-    if (d > worst) worst = d
-  } END { print "worst relative difference", worst; exit bad || NR != 20 }'
-}
 
 judge "device.kind: auto takes a GPU" train
 judge "... and says so" grep -q '^note  device.kind: auto is cuda: ' gpu/log.txt
@@ -67,15 +37,15 @@ judge "run.tune measures" train run.folder=tuned run.tune=true
 judge "... and records products and attention" eval \
   '[ $(grep -c "^gpu .* matmul .* cublaslt:algo" tuned/attempts/1/choices.txt) -gt 3 ] && grep -q " attention_grad .* cudnn:engine" tuned/attempts/1/choices.txt'
 sed 's/^\(gpu [^ ]* [a-z_]*\) .* \([^ ]*\)$/    | \1 \2/' tuned/attempts/1/choices.txt | sort | uniq -c
-judge "losses with measured choices are those of the fixed rule" close tuned gpu
+judge "losses with measured choices are those of the fixed rule" close tuned gpu 2e-2 20
 judge "a measured run begins" train run.folder=again run.tune=true train.stop_after=10steps
 judge "... and goes on by its record" train run.folder=again
 judge "... which is the same" cmp again/attempts/1/choices.txt again/attempts/2/choices.txt
-judge "losses of a resumed and a straight run by one record agree" close again tuned
+judge "losses of a resumed and a straight run by one record agree" close again tuned 2e-2 20
 
 for attention in cudnn cudnn-fast plain; do
   judge "gpu.attention: $attention" train run.folder=$attention gpu.attention=$attention
-  judge "... whose losses are those of auto" close $attention gpu
+  judge "... whose losses are those of auto" close $attention gpu 2e-2 20
 done
 judge "gpu.attention: cudnn is what auto takes here" cmp <(losses cudnn) <(losses gpu)
 judge_error "cuDNN's attention in float32 is refused" 'takes bf16 and f16' train run.folder=x gpu.attention=cudnn precision.compute=fp32

@@ -4,30 +4,9 @@
 #   every kernel belongs to a step of a program, kinds add up to the step, whose length is what the run says it was
 #   traces are JSON, and no kernel begins before the call that starts it (the clocks agree); with python3 only
 #   a profile changes no loss
-set -u
-folder=$(realpath "${1:-.}")
-export OMPI_ALLOW_RUN_AS_ROOT=1 OMPI_ALLOW_RUN_AS_ROOT_CONFIRM=1
-[ -e /dev/nvidiactl ] || { echo "note  skipped: no GPU on this machine" && exit 0; }
-gpus=$(nvidia-smi -L | wc -l)
-most=$((gpus < 4 ? gpus : 4)) failed=0
-work=$(mktemp -d) && cd "$work" || exit 3
-trap 'rm -rf "$work"' EXIT
-hpctrain=$folder/hpctrain
+. "$(dirname "$0")/gpu_case.sh"
 
-judge() { # NAME COMMAND…: silent but for its verdict, and its output when it fails
-  local name=$1
-  shift
-  if "$@" > out 2>&1; then
-    echo "ok $name$(sed -n "s/^told //p" out)"
-  else
-    echo "FAILED $name"
-    tail -n 20 out
-    failed=1
-  fi
-}
-
-for i in $(seq 40000); do echo "The tide of $((i * i % 977)) came in at $((i % 24)) and left by $((i * 7 % 24))."; done > text
-"$hpctrain" tokenize tokens.bin text > /dev/null
+make_tokens 40000
 cat > run.yaml << 'END'
 hpctrain: 1
 run: {name: profile}
@@ -42,8 +21,6 @@ train() { # RANKS WORD…
   shift
   timeout 200 mpirun --oversubscribe -np "$n" "$hpctrain" run.yaml checkpoint.every=1000steps "$@"
 }
-losses() { sed -nE 's/.*"type":"step","step":([0-9]+),.*"loss":([^,]+),.*/\1 \2/p' "$1/metrics.jsonl"; }
-
 kernels_are_known() { # FOLDER
   local f
   for f in "$1"/profile/rank-*.json; do

@@ -5,27 +5,7 @@
 #   the same run twice, and with and without CUDA graphs: the same bits, on one GPU and on several
 #   gathers by copy engines and by NCCL: the same bits
 #   on a CPU: the same losses, also from a CPU's checkpoint to a GPU and back
-set -u
-folder=$(realpath "${1:-.}") golden=$(realpath "$(dirname "$0")/../golden")
-export OMPI_ALLOW_RUN_AS_ROOT=1 OMPI_ALLOW_RUN_AS_ROOT_CONFIRM=1
-[ -e /dev/nvidiactl ] || { echo "note  skipped: no GPU on this machine" && exit 0; }
-gpus=$(nvidia-smi -L | wc -l)
-most=$((gpus < 4 ? gpus : 4)) failed=0
-work=$(mktemp -d) && cd "$work" || exit 3
-trap 'rm -rf "$work"' EXIT
-hpctrain=$folder/hpctrain
-
-judge() { # NAME COMMAND…: silent but for its verdict, and its output when it fails
-  local name=$1
-  shift
-  if "$@" > out 2>&1; then
-    echo "ok $name$(sed -n "s/^worst relative difference/: worst/p" out)"
-  else
-    echo "FAILED $name"
-    tail -n 20 out
-    failed=1
-  fi
-}
+. "$(dirname "$0")/gpu_case.sh"
 
 for model in llama2 llama3-gqa-tied llama-headdim; do
   for np in 1 $([ "$most" -gt 1 ] && echo "$most"); do
@@ -37,8 +17,7 @@ for model in llama2 llama3-gqa-tied llama-headdim; do
   done
 done
 
-for i in $(seq 4000); do echo "The tide of $((i * i % 977)) came in at $((i % 24)) and left by $((i * 7 % 24))."; done > text
-"$hpctrain" tokenize tokens.bin text > /dev/null
+make_tokens 4000
 cat > run.yaml << 'END'
 hpctrain: 1
 run: {name: gpu, folder: gpu}
@@ -48,26 +27,17 @@ train: {seq_len: 256, duration: 30 steps, global_batch_size: 16 sequences, micro
 checkpoint: {every: 10 steps}
 END
 train() { timeout 200 "$hpctrain" run.yaml "$@"; }
-losses() { sed -nE 's/.*"type":"step","step":([0-9]+),.*"loss":([^,]+),.*/\1 \2/p' "$1/metrics.jsonl"; }
-close() { # A B: the losses of two runs, step by step within 1e-4 of each other
-  paste -d' ' <(losses "$1") <(losses "$2") | awk '{
-    d = ($2 - $4) / $4
-    if (d < 0) d = -d
-    if (NF != 4 || !(d <= 1e-4)) bad = 1
-    if (d > worst) worst = d
-  } END { print "worst relative difference", worst; exit bad || NR != 30 }'
-}
 judge "a run on a GPU" train device.kind=cuda
 judge "the same again" train device.kind=cuda run.folder=again
 judge "the same run twice has the same losses to the last bit" cmp <(losses gpu) <(losses again)
 judge "without a CUDA graph" train device.kind=cuda run.folder=plain gpu.graph=false
 judge "losses with and without CUDA graphs are the same to the last bit" cmp <(losses gpu) <(losses plain)
 judge "the same on a CPU" train device.kind=cpu run.folder=cpu
-judge "a GPU's losses are a CPU's" close gpu cpu
+judge "a GPU's losses are a CPU's" close gpu cpu 1e-4 30
 judge "a CPU begins" train device.kind=cpu run.folder=both train.stop_after=10steps
 judge "a GPU goes on" train device.kind=cuda run.folder=both train.stop_after=20steps
 judge "a CPU ends it" train device.kind=cpu run.folder=both
-judge "losses through a CPU's checkpoint and a GPU's are a CPU's" close both cpu
+judge "losses through a CPU's checkpoint and a GPU's are a CPU's" close both cpu 1e-4 30
 
 [ "$most" -gt 1 ] || { echo "note  skipped: runs of several GPUs, there is one" && exit $failed; }
 many() { timeout 300 mpirun --oversubscribe -np "$most" "$hpctrain" run.yaml device.kind=cuda "$@"; }
@@ -78,7 +48,7 @@ for strategy in no_shard full_shard; do
   judge "$many: twice the same losses to the last bit" cmp <(losses $strategy) <(losses $strategy-again)
   judge "$many: without a CUDA graph" many parallel.strategy=$strategy run.folder=$strategy-plain gpu.graph=false
   judge "$many: the same losses to the last bit with and without" cmp <(losses $strategy) <(losses $strategy-plain)
-  judge "$many: losses are those of one GPU" close gpu $strategy
+  judge "$many: losses are those of one GPU" close gpu $strategy 1e-4 30
 done
 judge "$most GPUs, full_shard: gathers go by copy engines" grep -q 'gathers by copy engines' full_shard/attempts/1/banner.txt
 for case in fp32-true bf16-true bf16-false; do
