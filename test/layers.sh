@@ -5,7 +5,7 @@
 #   test/layers.sh ROOT CHECK…   of includes, models, licence, length, lists, format
 # includes: both columns of the table of rooms in ARCHITECTURE.md.  models: only src/model and io/names.c know a model by
 # name (comments and examples in the help apart).  licence: an SPDX line in every source.  length: at most 800 lines.  lists:
-# every source is in Makefile.am, every test program in test/plan too.  format: clang-format 14 changes nothing (another
+# every source, script and case is in Makefile.am, every test program in test/plan too.  format: clang-format 14 changes nothing (another
 # version formats otherwise, so without 14 this check only says that it did not run).
 set -u
 root=${1:-$(dirname "$0")/..}
@@ -116,6 +116,10 @@ check_lists() {
     grep -qE "[[:space:]]$file( |\$)" test/plan || echo "test/plan:1: has no row for $file"
     grep -qxF "$file" <<< "$listed" || echo "Makefile.am:1: does not list $file"
   done < <(find test -name 'test_*.sh' | sort)
+  while read -r file; do
+    grep -qxF "$file" <<< "$listed" || echo "Makefile.am:1: does not list $file"
+  done < <(find jobs test -type f \( -name '*.sh' -o -name '*.py' -o -name '*.yaml' -o -path 'test/ir/*' -o -name '*.md' \) \
+    ! -name 'test_*.sh' ! -path 'test/golden/*' 2> /dev/null | sort)
 }
 
 check_format() {

@@ -99,6 +99,13 @@ test_unlisted_source_fires() {
   layers 1 lists
   expect_out 'Makefile.am:1: does not list io/b.c'
 }
+test_unlisted_case_fires() {
+  tree
+  mkdir -p test/ir
+  echo > test/ir/b.txt
+  layers 1 lists
+  expect_out 'Makefile.am:1: does not list test/ir/b.txt'
+}
 test_unplanned_test_fires() {
   tree
   : > test/plan
