@@ -11,24 +11,8 @@
 #include "src/base/rng.h"
 #include "src/comm/impl.h"
 #include "src/dev/back.h"
-#include "test/check.h"
+#include "test/mpi/ranks.h"
 #include "test/unit/cuda_kernels.h"
-
-static Comm *comm;
-static Mesh *mesh;
-static int R, me;
-
-BEFORE_ALL {
-  comm = comm_boot(NULL, NULL);
-  R = comm_size(comm);
-  me = comm_rank(comm);
-  mesh = mesh_open(comm, (const int[MESH_AXES]){1, 1, R, 1, 1});
-}
-
-AFTER_ALL {
-  mesh_close(mesh);
-  comm_close(comm);
-}
 
 /* This rank's GPU; NULL, after a note, where there is none. */
 static Dev *device_try(int gpu) {
