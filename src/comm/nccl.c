@@ -112,13 +112,6 @@ static void look(void *self, double waited) {
 
 /* --- lanes -------------------------------------------------------------------------------------------------------------- */
 
-/* The job's rank of the first of this rank's group. */
-static int group_root(const Mesh *mesh, int axis) {
-  int rank = 0;
-  for (int a = 0; a < MESH_AXES; a++) rank = rank * mesh->extent[a] + (a == axis ? 0 : mesh->index[a]);
-  return rank;
-}
-
 static const char *const what[] = {[GATHERS] = "the communicator of gathers", [REDUCTIONS] = "the communicator of reductions"};
 
 /* All but the communicator. */
@@ -129,7 +122,7 @@ static void lane_open(Nccl *nccl, int axis, LaneKind kind, int priority) {
   ncclUniqueId mine = {{0}}, *all = xmalloc(sizeof *all * (size_t)comm->size);
   if (group->rank == 0) NCCL(what[kind], ncclGetUniqueId(&mine));
   comm->transport->gather(comm, &mine, sizeof mine, all);
-  lane->id = all[group_root(nccl->mesh, axis)];
+  lane->id = all[peers_member(nccl->mesh, axis, 0)];
   free(all);
   CUDA(cudaStreamCreateWithPriority(&lane->stream, cudaStreamNonBlocking, priority));
   lane->word = &nccl->words[axis * LANES + (int)kind];

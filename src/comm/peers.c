@@ -32,8 +32,7 @@ struct Peers {
   char **at[MESH_AXES]; /* by rank of the group, NULL its own; NULL: the group does not share */
 };
 
-/* The job's rank of a rank of this rank's group. */
-static int member(const Mesh *mesh, int axis, int rank) {
+int peers_member(const Mesh *mesh, int axis, int rank) {
   int of_job = 0;
   for (int a = 0; a < MESH_AXES; a++) of_job = of_job * mesh->extent[a] + (a == axis ? rank : mesh->index[a]);
   return of_job;
@@ -61,7 +60,7 @@ static cudaError_t move(const Peers *p, void *to, const void *from, size_t nbyte
 static bool near(const Peers *p, int axis, const Offer *offers) {
   const Offer *mine = &offers[p->mesh->comm->rank];
   for (int r = 0; r < p->mesh->group[axis].size; r++) {
-    const Offer *theirs = &offers[member(p->mesh, axis, r)];
+    const Offer *theirs = &offers[peers_member(p->mesh, axis, r)];
     if (!theirs->able || theirs->nbytes != mine->nbytes || strcmp(theirs->node, mine->node)) return false;
   }
   return p->mesh->group[axis].size > 1;
@@ -82,7 +81,8 @@ static bool try_map(Peers *p, int axis, const Offer *offers) {
   for (int r = 0; r < group->size; r++) {
     void *at = NULL;
     if (r == group->rank) continue;
-    if (!works(cudaIpcOpenMemHandle(&at, offers[member(p->mesh, axis, r)].handle, cudaIpcMemLazyEnablePeerAccess))) return false;
+    if (!works(cudaIpcOpenMemHandle(&at, offers[peers_member(p->mesh, axis, r)].handle, cudaIpcMemLazyEnablePeerAccess)))
+      return false;
     p->at[axis][r] = at;
   }
   return true;
@@ -96,14 +96,14 @@ static bool try_read(const Peers *p, int axis, const Offer *offers) {
     if (!p->at[axis][r]) continue;
     if (!works(move(p, to, p->at[axis][r], sizeof got, cudaMemcpyDeviceToDevice))) return false;
     CUDA(move(p, &got, to, sizeof got, cudaMemcpyDeviceToHost));
-    if (memcmp(&got, &offers[member(p->mesh, axis, r)].mark, sizeof got)) return false;
+    if (memcmp(&got, &offers[peers_member(p->mesh, axis, r)].mark, sizeof got)) return false;
   }
   return true;
 }
 
 static bool all_can(const Peers *p, int axis, const uint32_t *can) {
   for (int r = 0; r < p->mesh->group[axis].size; r++)
-    if (!(can[member(p->mesh, axis, r)] >> axis & 1)) return false;
+    if (!(can[peers_member(p->mesh, axis, r)] >> axis & 1)) return false;
   return true;
 }
 

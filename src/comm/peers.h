@@ -8,6 +8,9 @@
 
 typedef struct Peers Peers;
 
+/* The job's rank of a rank of this rank's group. */
+int peers_member(const Mesh *mesh, int axis, int rank);
+
 /* Shows `nbytes` at base, one allocation, to this rank's groups and maps theirs.  A group whose ranks are not on one node, or
  * one of which cannot read another, is left out; its ranks agree on that.  All ranks call, and close before any of them frees. */
 Peers *peers_open(Mesh *mesh, cudaStream_t stream, void *base, size_t nbytes);

@@ -20,8 +20,8 @@ size_t gpu_workspace(const Step *step, const BigCall *call, const Choices *choic
 /* code.c: the distinct kernels of a job's programs. */
 typedef struct Code Code;
 Code *code_open(Arena *arena, bool cuda);
-/* The symbol under which this kernel, or this text row's call, will be found; the text is added once. */
-/* aligned: cuda's, as gen.h says.  launch is how to start it; may be NULL. */
+/* The symbol under which this kernel, or this text row's call, will be found; the text is added once.  aligned: cuda's, as gen.h
+ * says.  launch is how to start it; may be NULL. */
 const char *code_kernel(Code *code, const Kernel *kernel, uint64_t aligned, DevLaunch *launch);
 const char *code_big(Code *code, const BigImpl *row, const BigCall *call);
 int code_count(const Code *code);

@@ -59,30 +59,29 @@ static bool is_lse(const Graph *g, int node) {
   return x->op == OP_RESULT && graph_node(g, x->in[0])->op == OP_ATTENTION && x->n[0] == 1;
 }
 
-static void make_big(Precision *p, int node) {
-  Node x = *graph_node(p->g, node);
-  int *in = arena_array(p->out->arena, int, x.nin);
-  for (int k = 0; k < x.nin; k++)
-    in[k] = !is_float(p, x.in[k]) ? p->whole[x.in[k]] : is_lse(p->g, x.in[k]) ? whole(p, x.in[k]) : operand(p, x.in[k]);
-  bool sums = x.op == OP_MATMUL || x.op == OP_EMBEDDING_GRAD;
-  x.dtype = sums && p->to_var[node] ? DT_F32 : p->operand;
-  int made = graph_copy(p->out, &x, in);
-  bool several = x.op == OP_ATTENTION || x.op == OP_ATTENTION_GRAD; /* RESULTs carry the values */
-  p->rounded[node] = !several && !(sums && p->to_var[node]);
-  if (!p->rounded[node])
+/* What a big op has made in the type of its operands, or in F32. */
+static void take_made(Precision *p, int node, int made, bool rounded) {
+  p->rounded[node] = rounded;
+  if (!rounded)
     p->whole[node] = made;
   else
     p->brief[node] = p->operand == p->compute ? made : cast(p, node, p->compute, made);
 }
 
+static void make_big(Precision *p, int node) {
+  Node x = *graph_node(p->g, node);
+  int *in = arena_array(p->out->arena, int, x.nin);
+  for (int k = 0; k < x.nin; k++)
+    in[k] = !is_float(p, x.in[k]) ? p->whole[x.in[k]] : is_lse(p->g, x.in[k]) ? whole(p, x.in[k]) : operand(p, x.in[k]);
+  bool sum = p->to_var[node] && (x.op == OP_MATMUL || x.op == OP_EMBEDDING_GRAD);
+  bool several = x.op == OP_ATTENTION || x.op == OP_ATTENTION_GRAD; /* RESULTs carry the values */
+  x.dtype = sum ? DT_F32 : p->operand;
+  take_made(p, node, graph_copy(p->out, &x, in), !several && !sum);
+}
+
 static void make_result(Precision *p, int node) {
   const Node *x = graph_node(p->g, node);
-  int made = graph_copy(p->out, x, &p->whole[x->in[0]]);
-  p->rounded[node] = !is_lse(p->g, node);
-  if (!p->rounded[node])
-    p->whole[node] = made;
-  else
-    p->brief[node] = p->operand == p->compute ? made : cast(p, node, p->compute, made);
+  take_made(p, node, graph_copy(p->out, x, &p->whole[x->in[0]]), !is_lse(p->g, node));
 }
 
 /* A view is short where all that it shows is.  A gradient is made here, not when its Var asks for it at the end: its unit is

@@ -203,6 +203,14 @@ static void read_kernel(Reading *r, const CUpti_ActivityKernel9 *k) {
                        .shared = k->staticSharedMemory + k->dynamicSharedMemory});
 }
 
+/* Records of memory have these members alike, but no type in common. */
+#define MEMORY_EVENT(kind, called, m)                                                                                              \
+  (ProfEvent) {                                                                                                                    \
+    .what = kind, .name = called, .begin = host_time((m)->start), .end = host_time((m)->end), .bracket = -1,                       \
+    .stream = (m)->streamId, .correlation = (m)->correlationId, .device = (m)->deviceId, .context = (m)->contextId,                \
+    .nbytes = (m)->bytes                                                                                                           \
+  }
+
 static void read_copy(Reading *r, const CUpti_ActivityMemcpy5 *m) {
   static const char *const names[] = {
       [CUPTI_ACTIVITY_MEMCPY_KIND_HTOD] = "Memcpy HtoD (host to device)",
@@ -211,46 +219,16 @@ static void read_copy(Reading *r, const CUpti_ActivityMemcpy5 *m) {
       [CUPTI_ACTIVITY_MEMCPY_KIND_PTOP] = "Memcpy PtoP (between devices)",
   };
   const char *name = m->copyKind < sizeof names / sizeof *names ? names[m->copyKind] : NULL;
-  vec_push(r->arena, &r->events,
-           (ProfEvent){.what = PROF_COPY,
-                       .name = name ? name : "Memcpy",
-                       .begin = host_time(m->start),
-                       .end = host_time(m->end),
-                       .bracket = -1,
-                       .stream = m->streamId,
-                       .correlation = m->correlationId,
-                       .device = m->deviceId,
-                       .context = m->contextId,
-                       .nbytes = m->bytes});
+  vec_push(r->arena, &r->events, MEMORY_EVENT(PROF_COPY, name ? name : "Memcpy", m));
 }
 
 /* Copies between GPUs are records of their own, though a GPU that another process has shared may be in an ordinary one. */
 static void read_peer_copy(Reading *r, const CUpti_ActivityMemcpyPtoP4 *m) {
-  vec_push(r->arena, &r->events,
-           (ProfEvent){.what = PROF_COPY,
-                       .name = "Memcpy PtoP (between devices)",
-                       .begin = host_time(m->start),
-                       .end = host_time(m->end),
-                       .bracket = -1,
-                       .stream = m->streamId,
-                       .correlation = m->correlationId,
-                       .device = m->deviceId,
-                       .context = m->contextId,
-                       .nbytes = m->bytes});
+  vec_push(r->arena, &r->events, MEMORY_EVENT(PROF_COPY, "Memcpy PtoP (between devices)", m));
 }
 
 static void read_set(Reading *r, const CUpti_ActivityMemset4 *m) {
-  vec_push(r->arena, &r->events,
-           (ProfEvent){.what = PROF_SET,
-                       .name = "Memset",
-                       .begin = host_time(m->start),
-                       .end = host_time(m->end),
-                       .bracket = -1,
-                       .stream = m->streamId,
-                       .correlation = m->correlationId,
-                       .device = m->deviceId,
-                       .context = m->contextId,
-                       .nbytes = m->bytes});
+  vec_push(r->arena, &r->events, MEMORY_EVENT(PROF_SET, "Memset", m));
 }
 
 /* name: without the version that CUPTI adds, "cudaLaunchKernel_v7000". */
