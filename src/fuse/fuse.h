@@ -36,7 +36,7 @@ enum { BUFFER_ALIGN = 256 };
 
 typedef struct Buffer {
   BufferClass class;
-  int var;          /* of the graph; BUFFER_VAR */
+  int var;          /* of the graph: BUFFER_VAR its Var, else the node whose value it is; -1: of none */
   size_t nbytes;    /* rounded up to BUFFER_ALIGN */
   int first, last;  /* steps; both included */
   const char *name; /* for people: the node or what it is for */

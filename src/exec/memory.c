@@ -1,0 +1,208 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include "src/exec/memory.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+#include "src/exec/job.h"
+
+const char *const memory_class_names[MEMORY_CLASSES] = {
+    [MEMORY_ACTIVATIONS] = "activations", [MEMORY_GATHERED] = "gathered",     [MEMORY_WORKSPACE] = "workspace",
+    [MEMORY_GRADIENTS] = "gradients",     [MEMORY_PARAMETERS] = "parameters", [MEMORY_MOMENTS] = "moments",
+    [MEMORY_INPUTS] = "inputs",           [MEMORY_CONSTANTS] = "constants",   [MEMORY_GAPS] = "gaps"};
+
+/* --- classes ---------------------------------------------------------------------------------------------------------------- */
+
+static bool starts(const char *name, const char *slot) {
+  size_t n = strlen(slot);
+  return !strncmp(name, slot, n) && name[n] == '/';
+}
+
+/* Vars are told apart by the names that the state table gives them. */
+static MemoryClass var_class(const Var *var) {
+  static const struct {
+    StateSlot slot;
+    MemoryClass class;
+  } slots[] = {
+      {SLOT_PARAM, MEMORY_PARAMETERS}, {SLOT_LOWER, MEMORY_PARAMETERS}, {SLOT_M, MEMORY_MOMENTS}, {SLOT_V, MEMORY_MOMENTS}};
+  if (starts(var->name, "grad") || starts(var->name, "gradsum")) return MEMORY_GRADIENTS;
+  for (size_t i = 0; i < sizeof slots / sizeof *slots; i++)
+    if (starts(var->name, state_slot_name(slots[i].slot))) return slots[i].class;
+  return MEMORY_INPUTS;
+}
+
+static void mark(const Program *p, MemoryClass *classes, int buffer, MemoryClass class) {
+  if (buffer >= 0 && p->buffers[buffer].class == BUFFER_TRANSIENT) classes[buffer] = class;
+}
+
+MemoryClass *memory_classes(Arena *arena, const Program *p) {
+  MemoryClass *classes = arena_array(arena, MemoryClass, p->nbuffers);
+  for (int b = 0; b < p->nbuffers; b++)
+    classes[b] = p->buffers[b].class == BUFFER_VAR     ? var_class(&p->graph->vars.at[p->buffers[b].var])
+                 : p->buffers[b].class == BUFFER_TABLE ? MEMORY_CONSTANTS
+                                                       : MEMORY_ACTIVATIONS;
+  for (int i = 0; i < p->nsteps; i++) {
+    const Step *s = &p->steps[i];
+    mark(p, classes, s->workspace, MEMORY_WORKSPACE);
+    if (s->kind != STEP_COLLECTIVE_START) continue;
+    MemoryClass class = s->op == OP_ALL_GATHER ? MEMORY_GATHERED : MEMORY_GRADIENTS;
+    mark(p, classes, s->in[0].place.buffer, class);
+    mark(p, classes, s->out[0].place.buffer, class);
+  }
+  return classes;
+}
+
+static bool alive_at(const Buffer *b, int step) { return b->class == BUFFER_TRANSIENT && b->first <= step && step <= b->last; }
+
+/* What the job holds for good. */
+static void add_fixed(const Job *job, size_t by_class[MEMORY_CLASSES]) {
+  for (int i = 0; i < job->vars.n; i++) by_class[var_class(job->vars.at[i].var)] += job->vars.at[i].nbytes;
+  by_class[MEMORY_CONSTANTS] += job->memory.tables;
+}
+
+size_t *memory_timeline(Arena *arena, const Job *job, int program) {
+  const Program *p = job->programs.at[program].program;
+  size_t *alive = arena_array(arena, size_t, (size_t)(p->nsteps + 1) * MEMORY_CLASSES);
+  const MemoryClass *classes = memory_classes(arena, p);
+  add_fixed(job, alive);
+  for (int b = 0; b < p->nbuffers; b++) { /* changes, modulo 2^64; then their sums */
+    const Buffer *x = &p->buffers[b];
+    if (x->class != BUFFER_TRANSIENT || x->first < 0) continue;
+    alive[x->first * MEMORY_CLASSES + classes[b]] += x->nbytes;
+    alive[(x->last + 1) * MEMORY_CLASSES + classes[b]] -= x->nbytes;
+  }
+  for (int i = MEMORY_CLASSES; i < p->nsteps * MEMORY_CLASSES; i++) alive[i] += alive[i - MEMORY_CLASSES];
+  return alive;
+}
+
+/* --- names ------------------------------------------------------------------------------------------------------------------ */
+
+static const char *scope_name(const Program *p, const Node *node) {
+  const char *scope = p->graph->scopes.at[node->scope].name;
+  return scope ? scope : "";
+}
+
+const char *memory_place(Arena *arena, const Program *p, const char *name, int step) {
+  static const char *const phases[PHASE_COUNT] = {"forward", "recomputation", "backward"};
+  const Step *s = &p->steps[step];
+  const Node *node = graph_node(p->graph, s->node);
+  const char *scope = scope_name(p, node), *what = s->kind == STEP_KERNEL ? "fused kernel" : op_table[node->op].name;
+  return arena_printf(arena, "%s%s%s, %s", strcmp(name, "update") ? phases[node->phase] : "update", *scope ? " of " : "", scope,
+                      what);
+}
+
+static void print_shape(Text *text, const Shape *s) {
+  for (int i = 0; i < s->rank; i++) text_printf(text, "%c%lld", i ? 'x' : ' ', (long long)s->dim[i]);
+}
+
+/* By what makes it: the node of its own, or (workspaces, results that nobody reads) the step it is for. */
+static const char *buffer_name(Arena *arena, const JobProgram *p, const Buffer *b) {
+  Text text = {0};
+  text_printf(&text, "%s", b->name);
+  if (b->var >= 0) {
+    const Node *node = graph_node(p->program->graph, b->var);
+    print_shape(&text, &node->shape);
+    text_printf(&text, " %s", dtype_name(node->dtype));
+  }
+  text_printf(&text, ", %s", memory_place(arena, p->program, p->name, b->first));
+  const char *name = arena_strdup(arena, text.at);
+  text_close(&text);
+  return name;
+}
+
+static const char *var_name(Arena *arena, const Var *var) {
+  Text text = {0};
+  text_printf(&text, "%s", var->name);
+  print_shape(&text, &var->shape);
+  text_printf(&text, " %s", dtype_name(var->dtype));
+  const char *name = arena_strdup(arena, text.at);
+  text_close(&text);
+  return name;
+}
+
+/* --- the report --------------------------------------------------------------------------------------------------------------- */
+
+/* Size first; the rest for a total order. */
+static int by_size(const void *a, const void *b) {
+  const MemoryHolder *x = a, *y = b;
+  if (x->nbytes != y->nbytes) return x->nbytes < y->nbytes ? 1 : -1;
+  return x->at < y->at ? -1 : x->at > y->at;
+}
+
+static void add_holder(MemoryReport *r, MemoryHolder holder) {
+  if (!holder.nbytes) return;
+  r->by_class[holder.class] += holder.nbytes;
+  r->at[r->n++] = holder;
+}
+
+static void add_tables(MemoryReport *r, const Job *job, int program) {
+  const JobProgram *p = &job->programs.at[program];
+  for (int b = 0; b < p->program->nbuffers && !job->interpreted; b++) {
+    const Buffer *x = &p->program->buffers[b];
+    if (x->class != BUFFER_TABLE) continue;
+    add_holder(r, (MemoryHolder){"table", MEMORY_CONSTANTS, x->nbytes, job->memory.vars + p->table[b], program, 0,
+                                 p->program->nsteps - 1});
+  }
+}
+
+static void add_transients(MemoryReport *r, Arena *arena, const Job *job) {
+  const JobProgram *p = &job->programs.at[r->program];
+  const MemoryClass *classes = memory_classes(arena, p->program);
+  for (int b = 0; b < p->program->nbuffers; b++) {
+    const Buffer *x = &p->program->buffers[b];
+    if (!x->nbytes || !alive_at(x, r->step)) continue;
+    size_t at = job->memory.vars + job->memory.tables + (size_t)x->offset;
+    add_holder(r, (MemoryHolder){buffer_name(arena, p, x), classes[b], x->nbytes, at, r->program, x->first, x->last});
+  }
+}
+
+static int most_holders(const Job *job) {
+  int n = job->vars.n;
+  for (int i = 0; i < job->programs.n; i++) n += job->programs.at[i].program->nbuffers;
+  return n;
+}
+
+static int hungriest(const Job *job) {
+  int most = -1;
+  for (int i = 0; i < job->programs.n && !job->interpreted; i++)
+    if (most < 0 || job->programs.at[i].program->transient > job->programs.at[most].program->transient) most = i;
+  return most;
+}
+
+MemoryReport *memory_report(Arena *arena, const Job *job) {
+  MemoryReport *r = arena_new(arena, MemoryReport);
+  *r = (MemoryReport){
+      .nbytes = job->memory.vars + job->memory.tables + job->memory.transient, .program = hungriest(job), .place = ""};
+  r->at = arena_array(arena, MemoryHolder, most_holders(job));
+  for (int i = 0; i < job->vars.n; i++) {
+    const JobVar *v = &job->vars.at[i];
+    add_holder(r, (MemoryHolder){var_name(arena, v->var), var_class(v->var), v->nbytes, v->offset, -1, 0, 0});
+  }
+  for (int i = 0; i < job->programs.n; i++) add_tables(r, job, i);
+  size_t live = 0;
+  if (r->program >= 0 && job->programs.at[r->program].program->nsteps) {
+    const JobProgram *p = &job->programs.at[r->program];
+    r->step = p->program->peak_step;
+    r->place = arena_printf(arena, "%s, in %s", memory_place(arena, p->program, p->name, r->step), p->name);
+    add_transients(r, arena, job);
+    live = p->program->live;
+  }
+  r->by_class[MEMORY_GAPS] = job->memory.transient - live;
+  if (r->n) qsort(r->at, (size_t)r->n, sizeof *r->at, by_size);
+  return r;
+}
+
+void memory_report_print(const MemoryReport *r, int most, Text *out) {
+  const double gib = 1 << 30;
+  text_printf(out, "   %.3f GiB planned:", (double)r->nbytes / gib);
+  for (int c = 0, n = 0; c < MEMORY_CLASSES; c++)
+    if (r->by_class[c]) text_printf(out, "%s %s %.3f", n++ ? "," : "", memory_class_names[c], (double)r->by_class[c] / gib);
+  text_printf(out, "\n");
+  if (*r->place) text_printf(out, "   peak in %s\n", r->place);
+  for (int i = 0; i < r->n && i < most; i++) {
+    const MemoryHolder *h = &r->at[i];
+    text_printf(out, "   %9.3f GiB  %-11s  %s", (double)h->nbytes / gib, memory_class_names[h->class], h->name);
+    if (h->program >= 0) text_printf(out, "; steps %d to %d", h->first, h->last);
+    text_printf(out, "\n");
+  }
+}

@@ -1,0 +1,56 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* Who holds a rank's memory: known from the plan alone, before anything is allocated and without a device.
+ *
+ * Everything in the arena has a name: a Var its own ("param/layers.3"), what lives for some steps of a program that of the op
+ * which makes it.  Gaps are what the plan leaves between buffers at its peak. */
+#ifndef EXEC_MEMORY_H
+#define EXEC_MEMORY_H
+
+#include "src/exec/exec.h"
+
+typedef enum MemoryClass {
+  MEMORY_ACTIVATIONS, /* and their gradients */
+  MEMORY_GATHERED,    /* parameters of other ranks, on their way and there */
+  MEMORY_WORKSPACE,   /* of big ops and collectives */
+  MEMORY_GRADIENTS,   /* of parameters: summed over passes, and what is being reduced */
+  MEMORY_PARAMETERS,
+  MEMORY_MOMENTS,
+  MEMORY_INPUTS, /* batches, results, scalars */
+  MEMORY_CONSTANTS,
+  MEMORY_GAPS,
+  MEMORY_CLASSES
+} MemoryClass;
+extern const char *const memory_class_names[MEMORY_CLASSES];
+
+typedef struct MemoryHolder {
+  const char *name; /* "matmul 8192x4096 bf16, forward of layers.3" */
+  MemoryClass class;
+  size_t nbytes, at; /* where in the arena */
+  int program;       /* -1: for the whole job */
+  int first, last;   /* steps of that program */
+} MemoryHolder;
+
+/* At the peak: the hungriest program's step at which most is alive.  The classes' bytes add up to nbytes, the arena. */
+typedef struct MemoryReport {
+  size_t nbytes, by_class[MEMORY_CLASSES];
+  int program, step; /* program -1: there is none, or programs are interpreted */
+  const char *place; /* "backward of layers.31, matmul, in micro.last" */
+  int n;             /* all holders then, the largest first */
+  MemoryHolder *at;
+} MemoryReport;
+MemoryReport *memory_report(Arena *arena, const Job *job);
+
+/* For people: the classes, the peak's place and the `most` largest holders; lines that begin with three blanks. */
+void memory_report_print(const MemoryReport *report, int most, Text *out);
+
+/* "backward of layers.31, matmul"; of the update, "update, fused kernel". */
+const char *memory_place(Arena *arena, const Program *program, const char *name, int step);
+
+/* The class of each buffer of a program; those of Vars and constants too. */
+MemoryClass *memory_classes(Arena *arena, const Program *program);
+
+/* Bytes by class at each step of a program: alive[step * MEMORY_CLASSES + class].  What the job holds for good (Vars and
+ * constants of all its programs) is included; gaps are none, since they belong to no step. */
+size_t *memory_timeline(Arena *arena, const Job *job, int program);
+
+#endif
