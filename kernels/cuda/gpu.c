@@ -5,6 +5,7 @@
 
 #include "kernels/cuda/rows.h"
 #include "kernels/texts.h"
+#include "src/dev/dev.h"
 
 #define PLAIN(op) plain_##op##_prepare, plain_run, plain_release, NULL
 #define CUDNN(op) cudnn_##op##_prepare, cudnn_attention_run, cudnn_attention_release, cudnn_attention_tell
@@ -47,5 +48,6 @@ const char *gpu_device_name(void) {
 }
 
 void gpu_must(cudaError_t status, const char *what) {
+  if (status == cudaErrorMemoryAllocation) dev_memory_failed(what, cudaGetErrorString(status));
   if (status != cudaSuccess) fail(FAIL_MACHINE, "%s: %s: %s", what, cudaGetErrorName(status), cudaGetErrorString(status));
 }

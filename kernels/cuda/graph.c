@@ -4,6 +4,8 @@
 #include <stdio.h>
 #include <string.h>
 
+#include "src/dev/dev.h"
+
 typedef cudnnBackendDescriptor_t Desc;
 
 /* This process's handle, made at the first plan. */
@@ -19,16 +21,23 @@ static const char *last_words(void) {
   return words;
 }
 
+/* Another row would be taken where cuDNN refuses; what the GPU happens to have free must not choose between them. */
+static void check_memory(cudnnStatus_t status, const char *what) {
+  if (status == CUDNN_STATUS_INTERNAL_ERROR_DEVICE_ALLOCATION_FAILED) dev_memory_failed(what, cudnnGetErrorString(status));
+}
+
 static bool try_start(Why *why) {
   if (handle) return true;
   cudnnStatus_t status = cudnnCreate(&handle);
   if (status == CUDNN_STATUS_SUCCESS) return true;
+  check_memory(status, "cuDNN");
   handle = NULL;
   return why_not(why, "cuDNN does not start: %s: %s", cudnnGetErrorString(status), last_words());
 }
 
 static bool refuse(Graph *graph, cudnnStatus_t status, const char *what) {
   graph->refused = true;
+  check_memory(status, what);
   return why_not(&graph->why, "cuDNN refuses %s: %s: %s", what, cudnnGetErrorString(status), last_words());
 }
 
@@ -296,6 +305,7 @@ bool graph_try_plan(Graph *graph, GraphWish wish, GraphPlan *plan, Why *why) {
 
 static void must(cudnnStatus_t status, const char *what) {
   if (status == CUDNN_STATUS_SUCCESS) return;
+  check_memory(status, what);
   fail(FAIL_MACHINE, "%s: cuDNN: %s: %s\nhelp: gpu.attention: plain goes without cuDNN", what, cudnnGetErrorString(status),
        last_words());
 }

@@ -10,6 +10,7 @@
 #include "kernels/cuda/bounds.h"
 #include "kernels/cuda/rows.h"
 #include "src/base/arena.h"
+#include "src/dev/dev.h"
 
 enum { CHOICES = 16 };
 
@@ -25,6 +26,7 @@ typedef struct Product {
 static cublasLtHandle_t handle;
 
 static void must(cublasStatus_t status, const char *what) {
+  if (status == CUBLAS_STATUS_ALLOC_FAILED) dev_memory_failed(what, "cuBLASLt: CUBLAS_STATUS_ALLOC_FAILED");
   if (status != CUBLAS_STATUS_SUCCESS) fail(FAIL_MACHINE, "%s: cuBLASLt: %s", what, cublasLtGetStatusString(status));
 }
 

@@ -65,13 +65,20 @@ typedef struct NcclOp {
 
 static const char lost_help[] = "see whether a node, a GPU or the network went away (NCCL_DEBUG=INFO tells more, "
                                 "NCCL_SOCKET_IFNAME chooses the network); the run resumes from its last checkpoint";
-static const char cuda_help[] = "NCCL_DEBUG=INFO tells more; where memory is short, a smaller micro_batch_size or recompute: block";
+static const char cuda_help[] = "NCCL_DEBUG=INFO tells more";
+static const char shared_help[] = "more room in /dev/shm (containers: --shm-size), or NCCL_SHM_DISABLE=1";
 
+/* NCCL's buffers are some 100 MiB to 3 GiB of the GPU's memory, and segments of the host's that ranks of a node share. */
 static void nccl_must(ncclResult_t result, const char *call, const char *object) {
   if (result == ncclSuccess || result == ncclInProgress) return;
-  bool ours = result == ncclUnhandledCudaError;
-  fail(ours ? FAIL_MACHINE : FAIL_LOST, "%.*s for %s failed\n   NCCL: %s: %s\nhelp: %s", (int)strcspn(call, "("), call, object,
-       ncclGetErrorString(result), ncclGetLastError(NULL), ours ? cuda_help : lost_help);
+  const char *words = ncclGetLastError(NULL);
+  bool ours = result == ncclUnhandledCudaError, shared = strcasestr(words, "shared memory") != NULL;
+  if (ours && strcasestr(words, "out of memory")) dev_memory_failed(object, words);
+  fail(ours || shared ? FAIL_MACHINE : FAIL_LOST, "%.*s for %s failed\n   NCCL: %s: %s\nhelp: %s", (int)strcspn(call, "("), call,
+       object, ncclGetErrorString(result), words,
+       ours     ? cuda_help
+       : shared ? shared_help
+                : lost_help);
 }
 
 /* "reduce_scatter 'layers.3' (#37)" of each lane that is in a collective; "" when none is. */

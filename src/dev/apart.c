@@ -119,11 +119,11 @@ static void apart_close(Dev *dev) {
 
 /* --- memory --------------------------------------------------------------------------------------------------------------- */
 
-static void *apart_alloc(Dev *dev, size_t nbytes, const char *what) {
+static void *apart_alloc(Dev *dev, size_t nbytes, Why *why) {
   Apart *a = dev->own;
   apart_sync(dev);
   void *at = mmap(NULL, nbytes ? nbytes : 1, PROT_NONE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
-  if (at == MAP_FAILED) fail(FAIL_MACHINE, "no memory for %s: %zu bytes: %s\nhelp: a smaller run", what, nbytes, strerror(errno));
+  if (at == MAP_FAILED) return why_not(why, "mmap: %s", strerror(errno)), NULL;
   int i = 0;
   while (i < BLOCKS_MOST && a->blocks[i].at) i++;
   CHECK(i < BLOCKS_MOST);
@@ -212,6 +212,7 @@ const DevOps dev_apart = {.kind = "apart",
                           .close = apart_close,
                           .alloc = apart_alloc,
                           .free = apart_free,
+                          .memory = dev_host_memory,
                           .try_build = apart_try_build,
                           .load = apart_load,
                           .symbol = apart_symbol,

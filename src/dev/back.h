@@ -15,7 +15,7 @@ typedef struct DevOps {
   const char *kind;
   void (*open)(Dev *dev, const DevOptions *options); /* fills describe and the back end's own members */
   void (*close)(Dev *dev);
-  void *(*alloc)(Dev *dev, size_t nbytes, const char *what);
+  void *(*alloc)(Dev *dev, size_t nbytes, Why *why); /* NULL: there is none; why: in the system's words */
   void (*free)(Dev *dev, void *at, size_t nbytes);
   bool (*try_build)(Dev *dev, const char *const *texts, int n, void **image, size_t *nbytes, bool *hit, Why *why);
   void (*load)(Dev *dev, DevModule *module, const void *image, size_t nbytes);
@@ -35,8 +35,10 @@ typedef struct DevOps {
   void (*event_record)(DevEvent *event);
   void (*event_wait)(const DevEvent *event); /* NULL: recorded is over */
   double (*event_seconds)(const DevEvent *a, const DevEvent *b);
-  void (*card)(const Dev *dev, DevCard *card); /* NULL: no GPU */
-  void (*capture_begin)(Dev *dev);             /* NULL, as the next three: no graphs */
+  void (*card)(const Dev *dev, DevCard *card);       /* NULL: no GPU */
+  void (*memory)(const Dev *dev, DevMemory *memory); /* NULL: unknown */
+  void (*holders)(const Dev *dev, Text *out);        /* other processes, a line each; NULL: none */
+  void (*capture_begin)(Dev *dev);                   /* NULL, as the next three: no graphs */
   void *(*capture_end)(Dev *dev);
   void (*graph_launch)(DevGraph *graph);
   void (*graph_close)(DevGraph *graph);
@@ -59,6 +61,8 @@ struct Dev {
   Text log; /* of the last build */
   void (*look)(void *self, double waited);
   void *look_self;
+  void (*tell)(void *self, Text *out); /* dev_holders */
+  void *tell_self;
   void *own; /* the back end's */
 };
 
@@ -81,6 +85,11 @@ struct DevGraph {
 };
 
 extern const DevOps dev_apart, dev_cpu, dev_null;
+
+/* memory.c */
+void dev_memory_opened(Dev *dev);
+void dev_memory_closed(const Dev *dev);
+void dev_host_memory(const Dev *dev, DevMemory *memory); /* a DevOps' memory where that is the host's */
 
 /* The cuda back end is the one thing that the module hpctrain_cuda.so holds; its entry point tells who built it for what. */
 typedef struct CudaModule {

@@ -75,36 +75,20 @@ static void cpu_close(Dev *dev) {
 
 /* --- memory ------------------------------------------------------------------------------------------------------------- */
 
-/* Bytes that could be had now, by the kernel's estimate; 0 when it does not tell. */
-static size_t memory_available(void) {
-  size_t n;
-  char *info = file_read("/proc/meminfo", &n);
-  char *line = info ? strstr(info, "MemAvailable:") : NULL;
-  size_t kib = line ? (size_t)strtoull(line + 13, NULL, 10) : 0;
-  free(info);
-  return kib * 1024;
-}
-
-static _Noreturn void memory_short(Dev *dev, size_t nbytes, const char *what, size_t available, const char *reason) {
-  const double gib = 1024.0 * 1024 * 1024;
-  fail(FAIL_MACHINE,
-       "no memory for %s: %.3f GiB wanted, %.3f GiB held before, %.3f GiB available on this node (%s)\n"
-       "help: more ranks or nodes, a smaller micro_batch_size, or recompute: block; hpctrain plan shows what each saves",
-       what, (double)nbytes / gib, (double)dev->allocated / gib, (double)available / gib, reason);
-}
-
 /* Large memory starts at a huge page, so that the kernel can use them. */
 static size_t memory_span(size_t nbytes) {
   size_t page = nbytes >= 2 * HUGE_PAGE ? HUGE_PAGE : 4096;
   return nbytes ? (nbytes + page - 1) / page * page : page;
 }
 
-static void *cpu_alloc(Dev *dev, size_t nbytes, const char *what) {
-  size_t available = memory_available();
-  if (available && nbytes > available) memory_short(dev, nbytes, what, available, "more than there is");
+/* What is more than there is would be granted, and fail when it is touched. */
+static void *cpu_alloc(Dev *dev, size_t nbytes, Why *why) {
+  DevMemory memory;
+  dev_host_memory(dev, &memory);
+  if (memory.total && nbytes > memory.available) return NULL;
   size_t span = memory_span(nbytes), slack = span % HUGE_PAGE ? 0 : HUGE_PAGE;
   char *at = mmap(NULL, span + slack, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
-  if (at == MAP_FAILED) memory_short(dev, nbytes, what, available, strerror(errno));
+  if (at == MAP_FAILED) return why_not(why, "mmap: %s", strerror(errno)), NULL;
   if (!slack) return at;
   size_t before = (HUGE_PAGE - (uintptr_t)at % HUGE_PAGE) % HUGE_PAGE, after = slack - before;
   if (before) CHECK(munmap(at, before) == 0);
@@ -235,6 +219,7 @@ const DevOps dev_cpu = {.kind = "cpu",
                         .close = cpu_close,
                         .alloc = cpu_alloc,
                         .free = cpu_free,
+                        .memory = dev_host_memory,
                         .try_build = cpu_try_build,
                         .load = cpu_load,
                         .symbol = cpu_symbol,

@@ -69,11 +69,14 @@ static Cuda *card_of(const Dev *dev) {
 
 /* --- memory ------------------------------------------------------------------------------------------------------------- */
 
-static void *cuda_alloc(Dev *dev, size_t nbytes, const char *what) {
+static void *cuda_alloc(Dev *dev, size_t nbytes, Why *why) {
   const Cuda *cuda = card_of(dev);
   void *at = NULL;
   cudaError_t error = cudaMalloc(&at, nbytes ? nbytes : 1);
-  if (error == cudaErrorMemoryAllocation) cuda_no_memory(dev, nbytes, what);
+  if (error == cudaErrorMemoryAllocation) {
+    (void)cudaGetLastError(); /* which forgets it */
+    return why_not(why, "CUDA: %s (%s)", cudaGetErrorString(error), cudaGetErrorName(error)), NULL;
+  }
   CUDA(error);
   CUDA(cudaMemsetAsync(at, 0, nbytes ? nbytes : 1, cuda->stream));
   return at;
@@ -126,7 +129,9 @@ static void cuda_copy(Dev *dev, void *to, const void *from, size_t nbytes, Copy 
 static void *cuda_host_alloc(Dev *dev, size_t nbytes) {
   void *at;
   card_of(dev);
-  CUDA(cudaMallocHost(&at, nbytes));
+  cudaError_t error = cudaMallocHost(&at, nbytes);
+  if (error == cudaErrorMemoryAllocation) dev_host_memory_failed(nbytes, "copies to and from the GPU", cudaGetErrorString(error));
+  CUDA(error);
   return at;
 }
 
@@ -189,6 +194,7 @@ static void cuda_load(Dev *dev, DevModule *module, const void *image, size_t nby
     *cubin = (Cubin){.bytes = at, .nbytes = head->sizes[i]};
     cudaError_t error = cudaLibraryLoadData(&cubin->library, at, NULL, NULL, 0, NULL, NULL, 0);
     snprintf(reason, sizeof reason, "%s (%s)", cudaGetErrorString(error), cudaGetErrorName(error));
+    if (error == cudaErrorMemoryAllocation) dev_memory_failed("compiled code", reason);
     if (error != cudaSuccess) image_refused(reason);
     at += head->sizes[i];
   }
@@ -285,6 +291,8 @@ static const DevOps dev_cuda = {.kind = "cuda",
                                 .event_wait = cuda_event_wait,
                                 .event_seconds = cuda_event_seconds,
                                 .card = cuda_card,
+                                .memory = cuda_memory,
+                                .holders = cuda_holders,
                                 .capture_begin = cuda_capture_begin,
                                 .capture_end = cuda_capture_end,
                                 .graph_launch = cuda_graph_launch,

@@ -34,8 +34,10 @@ _Static_assert(sizeof(cudaUUID_t) == sizeof((DevCard *)NULL)->uuid, "a GPU's own
 /* cuda_errors.c */
 void cuda_check(cudaError_t error, const char *call);
 bool cuda_try(cudaError_t error, const char *call, Why *why);
-/* Ends the job: nbytes could not be allocated for what; names the processes that hold memory. */
-_Noreturn void cuda_no_memory(const Dev *dev, size_t nbytes, const char *what);
+
+/* cuda_memory.c */
+void cuda_memory(const Dev *dev, DevMemory *memory);
+void cuda_holders(const Dev *dev, Text *out);
 
 /* cuda_cards.c */
 bool cuda_try_card(int gpu, DevCard *card, Why *why);

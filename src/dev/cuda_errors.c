@@ -1,12 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* What is wrong with a GPU or its use, and what to do about it. */
-#include <dlfcn.h>
 #include <stdio.h>
-#include <stdlib.h>
 #include <string.h>
-#include <unistd.h>
 
-#include "src/base/text.h"
 #include "src/dev/cuda.h"
 
 static const char no_graphs[] = "gpu.graph: false runs without CUDA graphs; please report it with run.yaml and log.txt";
@@ -26,7 +22,7 @@ static const struct {
     {cudaErrorSystemDriverMismatch, "the kernel's driver and its library differ in version: reboot the node, or reload the driver"},
     {cudaErrorSystemNotReady, "a service of the GPUs is not running: nvidia-fabricmanager, on nodes with NVSwitch"},
     {cudaErrorDevicesUnavailable, "another process holds the GPU for itself: see nvidia-smi"},
-    {cudaErrorMemoryAllocation, "see what else runs on the GPU (nvidia-smi); a smaller micro_batch_size needs less"},
+    {cudaErrorMemoryAllocation, "see what else runs on the GPU (nvidia-smi); a smaller train.micro_batch_size needs less"},
     {cudaErrorECCUncorrectable, broken},
     {cudaErrorNvlinkUncorrectable, broken},
     {cudaErrorHardwareStackError, broken},
@@ -77,83 +73,20 @@ bool cuda_try(cudaError_t error, const char *call, Why *why) {
                  (int)strcspn(call, "("), call, help_of(error));
 }
 
+/* Of the host, and pinned: all others are the GPU's. */
+static bool is_host_call(const char *call) { return !strncmp(call, "cudaMallocHost", 14) || !strncmp(call, "cudaHost", 8); }
+
+static _Noreturn void memory_failed(cudaError_t error, const char *call) {
+  char what[64], words[256];
+  (void)cudaGetLastError(); /* which forgets it: more is asked of the GPU */
+  snprintf(what, sizeof what, "%.*s", (int)strcspn(call, "("), call);
+  snprintf(words, sizeof words, "CUDA: %s (%s)", cudaGetErrorString(error), cudaGetErrorName(error));
+  if (is_host_call(call)) dev_host_memory_failed(0, what, words);
+  dev_memory_failed(what, words);
+}
+
 void cuda_check(cudaError_t error, const char *call) {
   Why why;
+  if (error == cudaErrorMemoryAllocation) memory_failed(error, call);
   if (!cuda_try(error, call, &why)) fail(FAIL_MACHINE, "%s", why.text);
-}
-
-/* --- who holds memory ----------------------------------------------------------------------------------------------------- */
-
-/* NVML's interface, as far as it is used: a library of the driver, which may not be there. */
-typedef struct NvmlProcess {
-  unsigned pid;
-  unsigned long long nbytes; /* all ones: not known */
-  unsigned instances[2];
-} NvmlProcess;
-
-typedef struct Nvml {
-  int (*init)(void), (*shutdown)(void);
-  int (*find)(const char *bus, void **device);
-  int (*processes)(void *device, unsigned *n, NvmlProcess *at);
-} Nvml;
-
-static bool find_symbol(void *library, const char *name, void *function, size_t nbytes) {
-  void *symbol = dlsym(library, name);
-  memcpy(function, &symbol, nbytes);
-  return symbol != NULL;
-}
-
-static void name_process(unsigned pid, Text *out) {
-  char path[64];
-  size_t n;
-  snprintf(path, sizeof path, "/proc/%u/comm", pid);
-  char *name = file_read(path, &n);
-  if (name) text_printf(out, " (%.*s)", (int)strcspn(name, "\n"), name);
-  free(name);
-}
-
-static void list_holders(const Nvml *nvml, const char *bus, Text *out) {
-  enum { MOST = 64 };
-  NvmlProcess at[MOST];
-  unsigned n = MOST;
-  void *device;
-  if (nvml->find(bus, &device) || nvml->processes(device, &n, at)) return;
-  for (unsigned i = 0; i < n && i < MOST; i++) {
-    if (at[i].pid == (unsigned)getpid()) continue;
-    text_printf(out, "\n   held by process %u", at[i].pid);
-    name_process(at[i].pid, out);
-    if (at[i].nbytes + 1) text_printf(out, ": %.3f GiB", (double)at[i].nbytes / 0x1p30);
-  }
-}
-
-/* A line a process that computes on the GPU, after a line break each; nothing where NVML does not tell. */
-static void add_holders(int gpu, Text *out) {
-  Nvml nvml;
-  char bus[32];
-  void *library = dlopen("libnvidia-ml.so.1", RTLD_NOW | RTLD_LOCAL);
-  if (!library) return;
-  bool found = find_symbol(library, "nvmlInit_v2", &nvml.init, sizeof nvml.init) &&
-               find_symbol(library, "nvmlShutdown", &nvml.shutdown, sizeof nvml.shutdown) &&
-               find_symbol(library, "nvmlDeviceGetHandleByPciBusId_v2", &nvml.find, sizeof nvml.find) &&
-               find_symbol(library, "nvmlDeviceGetComputeRunningProcesses_v3", &nvml.processes, sizeof nvml.processes);
-  if (found && cudaDeviceGetPCIBusId(bus, sizeof bus, gpu) == cudaSuccess && nvml.init() == 0) {
-    list_holders(&nvml, bus, out);
-    nvml.shutdown();
-  }
-  dlclose(library);
-}
-
-void cuda_no_memory(const Dev *dev, size_t nbytes, const char *what) {
-  const Cuda *cuda = dev->own;
-  size_t available = 0, total = 0;
-  Text holders = {0};
-  text_printf(&holders, "%s", "");
-  (void)cudaGetLastError();
-  CUDA(cudaMemGetInfo(&available, &total));
-  add_holders(cuda->gpu, &holders);
-  fail(FAIL_MACHINE,
-       "no memory on GPU %d (%s): %.3f GiB wanted, %.3f GiB held before, %.3f GiB free of %.3f GiB\n   for %s%s\n"
-       "help: %smore ranks, a smaller micro_batch_size, or recompute: block; hpctrain plan shows what each saves",
-       cuda->gpu, cuda->name, (double)nbytes / 0x1p30, (double)dev->allocated / 0x1p30, (double)available / 0x1p30,
-       (double)total / 0x1p30, what, holders.at, holders.n ? "end these processes, or use another GPU; else " : "");
 }

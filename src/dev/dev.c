@@ -23,12 +23,14 @@ Dev *dev_open(const DevOptions *options) {
   Dev *dev = xmalloc(sizeof *dev);
   *dev = (Dev){.ops = back_find(options), .threads = options->threads, .cache.fd = -1};
   dev->ops->open(dev, options);
+  dev_memory_opened(dev);
   return dev;
 }
 
 void dev_close(Dev *dev) {
   if (!dev) return;
   CHECK(dev->allocated == 0);
+  dev_memory_closed(dev);
   dev->ops->close(dev);
   text_close(&dev->log);
   free(dev);
@@ -54,7 +56,9 @@ const char *dev_cache_folder(const Dev *dev) { return dev->cache.fd >= 0 ? dev->
 const char *dev_cache_note(const Dev *dev) { return dev->cache.note[0] ? dev->cache.note : NULL; }
 
 void *dev_alloc(Dev *dev, size_t nbytes, const char *what) {
-  void *at = dev->ops->alloc(dev, nbytes, what);
+  Why why = {""};
+  void *at = dev->ops->alloc(dev, nbytes, &why);
+  if (!at) dev_memory_short(dev, nbytes, what, why.text);
   dev->allocated += nbytes;
   if (dev->allocated > dev->peak) dev->peak = dev->allocated;
   return at;

@@ -9,6 +9,7 @@
 #include <stdint.h>
 
 #include "src/base/fail.h"
+#include "src/base/text.h"
 
 typedef struct Dev Dev;
 typedef struct DevModule DevModule;
@@ -64,12 +65,31 @@ const char *dev_cache_folder(const Dev *dev); /* only the user can write there; 
 
 /* --- memory -------------------------------------------------------------------------------------------------------------- */
 
-/* Zeroed memory aligned to 64 bytes (huge pages where the system has them).  Ends the job, with the sizes, when there is
- * none. */
+/* Zeroed memory aligned to 64 bytes (huge pages where the system has them).  Ends the job when there is none, with who holds
+ * what. */
 void *dev_alloc(Dev *dev, size_t nbytes, const char *what);
 void dev_free(Dev *dev, void *at, size_t nbytes);
 size_t dev_allocated(const Dev *dev);      /* bytes now */
 size_t dev_allocated_peak(const Dev *dev); /* the most at any time */
+
+/* What the driver of a GPU, or the kernel, says now. */
+typedef struct DevMemory {
+  size_t total, available; /* 0: unknown */
+  size_t others;           /* held by other processes; a GPU's, where the driver tells */
+  bool shared;             /* all ranks of the node have it together */
+  char place[320];         /* "GPU 0 (NVIDIA H200)", "this node", "control group /job_7" */
+} DevMemory;
+DevMemory dev_memory(const Dev *dev);
+/* Bytes that this process holds on a GPU beside what it has allocated here (context, NCCL, libraries, and other processes where
+ * the driver does not tell who they are); 0 where memory is shared. */
+size_t dev_memory_beside(const DevMemory *memory, size_t allocated);
+
+/* tell adds to an error about memory who holds what of it, in lines that begin with three blanks; NULL: nobody does. */
+void dev_holders(Dev *dev, void (*tell)(void *self, Text *out), void *self);
+/* These end the job for want of memory for `what`; words: the library's or the system's own, or "". */
+_Noreturn void dev_memory_short(const Dev *dev, size_t nbytes, const char *what, const char *words);
+_Noreturn void dev_memory_failed(const char *what, const char *words); /* found by a library, on the device that is open */
+_Noreturn void dev_host_memory_failed(size_t nbytes, const char *what, const char *words); /* pinned; nbytes 0: unknown */
 
 /* Copies take place in the order of launches.  in: from may be reused at once.  out: done when it returns. */
 void dev_copy_in(Dev *dev, void *to, const void *from, size_t nbytes);

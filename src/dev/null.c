@@ -1,7 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* The device that does nothing: memory is address space without pages, code is a function that returns. */
+#include <errno.h>
 #include <stdio.h>
 #include <stdlib.h>
+#include <string.h>
 #include <sys/mman.h>
 
 #include "src/base/arena.h"
@@ -14,12 +16,10 @@ static void null_open(Dev *dev, const DevOptions *options) {
 
 static void null_close(Dev *dev) { (void)dev; }
 
-static void *null_alloc(Dev *dev, size_t nbytes, const char *what) {
+static void *null_alloc(Dev *dev, size_t nbytes, Why *why) {
+  (void)dev;
   void *at = mmap(NULL, nbytes ? nbytes : 1, PROT_NONE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
-  if (at == MAP_FAILED)
-    fail(FAIL_MACHINE, "no address space for %s: %zu bytes, %zu taken before\nhelp: plan a smaller run", what, nbytes,
-         dev->allocated);
-  return at;
+  return at == MAP_FAILED ? (why_not(why, "no address space: %s", strerror(errno)), NULL) : at;
 }
 
 static void null_free(Dev *dev, void *at, size_t nbytes) {

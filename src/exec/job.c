@@ -3,11 +3,13 @@
  *
  *   arena: | Vars, each at a fixed address | constants | transient: the largest program's plan | */
 #include <malloc.h>
+#include <stdlib.h>
 #include <string.h>
 
 #include "src/base/clock.h"
 #include "src/base/hash.h"
 #include "src/exec/job.h"
+#include "src/exec/memory.h"
 
 static size_t round_up(size_t nbytes) { return (nbytes + BUFFER_ALIGN - 1) / BUFFER_ALIGN * BUFFER_ALIGN; }
 
@@ -74,11 +76,25 @@ static void agree_on_rows(const Job *job) {
 }
 
 /* For those who find that there is no room. */
-static const char *parts_text(const Job *job) {
-  const JobMemory *m = &job->memory;
-  const double gib = 1 << 30;
-  return arena_printf(job->arena, "parameters and moments (%.3g GiB), gradients (%.3g GiB), activations and workspaces (%.3g GiB)",
-                      (double)m->states / gib, (double)m->carried / gib, (double)m->transient / gib);
+static void tell_holders(void *self, Text *out) {
+  enum { LARGEST = 10 };
+  const Job *job = self;
+  Arena *arena = arena_open();
+  memory_report_print(memory_report(arena, job), LARGEST, out);
+  arena_close(arena);
+}
+
+/* Ranks of a node that have its memory together have room for all of them, or none begins. */
+static void check_room(const Job *job) {
+  DevMemory memory = dev_memory(job->dev);
+  int n = comm_local_size(job->comm);
+  if (!memory.shared || !memory.total || n == 1) return;
+  uint64_t mine = job->nbytes, sum = 0, *all = xmalloc(sizeof *all * (size_t)n);
+  comm_gather_local(job->comm, &mine, sizeof mine, all);
+  for (int i = 0; i < n; i++) sum += all[i];
+  free(all);
+  if (sum > memory.available)
+    dev_memory_short(job->dev, sum, arena_printf(job->arena, "the arenas of %d ranks of this node", n), "");
 }
 
 static bool axis_copies(const Job *job, int axis) {
@@ -103,9 +119,11 @@ JobStart job_start(Job *job) {
   JobStart start = {0};
   double begin = clock_seconds();
   bool hit = false;
+  dev_holders(job->dev, tell_holders, job);
   job->device_collectives = comm_device_open(job->mesh, job->dev);
   job->nbytes = job->memory.vars + job->memory.tables + job->memory.transient;
-  job->base = dev_alloc(job->dev, job->nbytes, parts_text(job));
+  check_room(job);
+  job->base = dev_alloc(job->dev, job->nbytes, "the arena");
   share_states(job);
   if (!job->interpreted) {
     kernels_set_verdicts(dev_cache_folder(job->dev));
@@ -134,6 +152,7 @@ JobStart job_start(Job *job) {
 }
 
 void job_close(Job *job) {
+  if (job->dev) dev_holders(job->dev, NULL, NULL);
   if (job->base) dev_sync(job->dev);
   for (int i = 0; i < job->programs.n; i++) dev_graph_close(job->programs.at[i].captured); /* before the communicators */
   for (int i = 0; i < job->programs.n && job->programs.at[i].steps; i++)

@@ -82,13 +82,18 @@ static const char *scope_name(const Program *p, const Node *node) {
   return scope ? scope : "";
 }
 
-const char *memory_place(Arena *arena, const Program *p, const char *name, int step) {
+/* "backward of layers.31" */
+static const char *where(Arena *arena, const Program *p, const char *name, int step) {
   static const char *const phases[PHASE_COUNT] = {"forward", "recomputation", "backward"};
+  const Node *node = graph_node(p->graph, p->steps[step].node);
+  const char *scope = scope_name(p, node), *phase = strcmp(name, "update") ? phases[node->phase] : "update";
+  return arena_printf(arena, "%s%s%s", phase, *scope ? " of " : "", scope);
+}
+
+const char *memory_place(Arena *arena, const Program *p, const char *name, int step) {
   const Step *s = &p->steps[step];
-  const Node *node = graph_node(p->graph, s->node);
-  const char *scope = scope_name(p, node), *what = s->kind == STEP_KERNEL ? "fused kernel" : op_table[node->op].name;
-  return arena_printf(arena, "%s%s%s, %s", strcmp(name, "update") ? phases[node->phase] : "update", *scope ? " of " : "", scope,
-                      what);
+  const char *what = s->kind == STEP_KERNEL ? "fused kernel" : op_table[graph_node(p->graph, s->node)->op].name;
+  return arena_printf(arena, "%s, %s", where(arena, p, name, step), what);
 }
 
 static void print_shape(Text *text, const Shape *s) {
@@ -104,7 +109,7 @@ static const char *buffer_name(Arena *arena, const JobProgram *p, const Buffer *
     print_shape(&text, &node->shape);
     text_printf(&text, " %s", dtype_name(node->dtype));
   }
-  text_printf(&text, ", %s", memory_place(arena, p->program, p->name, b->first));
+  text_printf(&text, ", %s", where(arena, p->program, p->name, b->first));
   const char *name = arena_strdup(arena, text.at);
   text_close(&text);
   return name;
@@ -192,17 +197,74 @@ MemoryReport *memory_report(Arena *arena, const Job *job) {
   return r;
 }
 
+/* --- for people -----------------------------------------------------------------------------------------------------------------
+ */
+
+/* Holders that differ in a number of their unit alone: "param/layers.* 4096x4096 f32". */
+typedef struct Kin {
+  const char *name; /* with * for the number, where they are several */
+  MemoryClass class;
+  size_t each;
+  int n;
+  const MemoryHolder *one;
+} Kin;
+
+/* Numbers behind a dot are a unit's. */
+static const char *kin_name(Arena *arena, const char *name) {
+  char *out = arena_alloc(arena, strlen(name) + 1), *to = out;
+  for (const char *c = name; *c; c++) {
+    *to++ = *c;
+    size_t digits = *c == '.' ? strspn(c + 1, "0123456789") : 0;
+    if (digits) *to++ = '*';
+    c += digits;
+  }
+  return out;
+}
+
+static int by_sum(const void *a, const void *b) {
+  const Kin *x = a, *y = b;
+  size_t p = x->each * (size_t)x->n, q = y->each * (size_t)y->n;
+  return p != q ? (p < q ? 1 : -1) : by_size(x->one, y->one);
+}
+
+static int group_holders(Arena *arena, const MemoryReport *r, Kin *kin) {
+  int n = 0;
+  for (int i = 0; i < r->n; i++) {
+    const MemoryHolder *h = &r->at[i];
+    Kin mine = {kin_name(arena, h->name), h->class, h->nbytes, 1, h};
+    int k = 0;
+    while (k < n && (kin[k].each != h->nbytes || kin[k].class != h->class || strcmp(kin[k].name, mine.name))) k++;
+    if (k == n)
+      kin[n++] = mine;
+    else
+      kin[k].n++;
+  }
+  if (n) qsort(kin, (size_t)n, sizeof *kin, by_sum);
+  return n;
+}
+
+static void print_kin(const Kin *kin, double unit, const char *unit_name, Text *out) {
+  text_printf(out, "   %9.3f %s  %-11s  ", (double)(kin->each * (size_t)kin->n) / unit, unit_name, memory_class_names[kin->class]);
+  if (kin->n > 1)
+    text_printf(out, "%d of %.3f: %s\n", kin->n, (double)kin->each / unit, kin->name);
+  else if (kin->one->program >= 0)
+    text_printf(out, "%s; steps %d to %d\n", kin->one->name, kin->one->first, kin->one->last);
+  else
+    text_printf(out, "%s\n", kin->one->name);
+}
+
 void memory_report_print(const MemoryReport *r, int most, Text *out) {
-  const double gib = 1 << 30;
-  text_printf(out, "   %.3f GiB planned:", (double)r->nbytes / gib);
-  for (int c = 0, n = 0; c < MEMORY_CLASSES; c++)
-    if (r->by_class[c]) text_printf(out, "%s %s %.3f", n++ ? "," : "", memory_class_names[c], (double)r->by_class[c] / gib);
+  bool small = r->nbytes < 1 << 30;
+  double unit = small ? 1 << 20 : 1 << 30;
+  const char *unit_name = small ? "MiB" : "GiB";
+  Arena *arena = arena_open();
+  Kin *kin = arena_array(arena, Kin, r->n);
+  int n = group_holders(arena, r, kin);
+  text_printf(out, "   %.3f %s planned:", (double)r->nbytes / unit, unit_name);
+  for (int c = 0, k = 0; c < MEMORY_CLASSES; c++)
+    if (r->by_class[c]) text_printf(out, "%s %s %.3f", k++ ? "," : "", memory_class_names[c], (double)r->by_class[c] / unit);
   text_printf(out, "\n");
   if (*r->place) text_printf(out, "   peak in %s\n", r->place);
-  for (int i = 0; i < r->n && i < most; i++) {
-    const MemoryHolder *h = &r->at[i];
-    text_printf(out, "   %9.3f GiB  %-11s  %s", (double)h->nbytes / gib, memory_class_names[h->class], h->name);
-    if (h->program >= 0) text_printf(out, "; steps %d to %d", h->first, h->last);
-    text_printf(out, "\n");
-  }
+  for (int i = 0; i < n && i < most; i++) print_kin(&kin[i], unit, unit_name, out);
+  arena_close(arena);
 }

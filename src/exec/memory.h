@@ -23,7 +23,7 @@ typedef enum MemoryClass {
 extern const char *const memory_class_names[MEMORY_CLASSES];
 
 typedef struct MemoryHolder {
-  const char *name; /* "matmul 8192x4096 bf16, forward of layers.3" */
+  const char *name; /* "param/layers.3 202383360 f32", "matmul 8192x4096 bf16, forward of layers.3" */
   MemoryClass class;
   size_t nbytes, at; /* where in the arena */
   int program;       /* -1: for the whole job */
@@ -40,7 +40,8 @@ typedef struct MemoryReport {
 } MemoryReport;
 MemoryReport *memory_report(Arena *arena, const Job *job);
 
-/* For people: the classes, the peak's place and the `most` largest holders; lines that begin with three blanks. */
+/* For people: the classes, the peak's place and the `most` largest holders, those of a kind (a layer each) in one line; lines that
+ * begin with three blanks. */
 void memory_report_print(const MemoryReport *report, int most, Text *out);
 
 /* "backward of layers.31, matmul"; of the update, "update, fused kernel". */

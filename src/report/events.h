@@ -13,7 +13,8 @@ typedef struct StartEvent {
   bool cached;    /* no kernel had to be compiled */
   double seconds; /* since the process's start */
   double mpi, plan, kernel, load;
-  double memory_gib; /* planned, a rank */
+  double memory_gib;                          /* planned, a rank */
+  double allocated_gib, beside_gib, free_gib; /* of this rank's device; beside: see StepEvent */
 } StartEvent;
 
 /* Step N: N updates are done, in this run's whole life.  NaN, or 0 for what is never 0, is unknown. */
@@ -26,6 +27,7 @@ typedef struct StepEvent {
   double lr;
   double seconds;    /* wall time of this step */
   double memory_gib; /* peak so far of one rank's device; on a CPU the process's VmHWM less what it was after MPI_Init */
+  double beside_gib; /* what the driver of a GPU says that the process holds beside that: context, NCCL, libraries */
 } StepEvent;
 
 typedef struct EvalEvent {

@@ -117,6 +117,9 @@ void metrics_start(Metrics *m, const StartEvent *e) {
   add_number(&out, "kernel_seconds", e->kernel);
   add_number(&out, "load_seconds", e->load);
   add_known(&out, "planned_gib", e->memory_gib);
+  add_known(&out, "allocated_gib", e->allocated_gib);
+  if (e->beside_gib > 0) add_known(&out, "beside_gib", e->beside_gib);
+  add_known(&out, "free_gib", e->free_gib);
   end_take(m, &out);
 }
 
@@ -133,6 +136,7 @@ void metrics_step(Metrics *m, const Speed *speed, const StepEvent *e) {
   add_number(&out, "mfu_causal", speed_mfu(speed, speed->per_token.causal, rate));
   add_number(&out, "mfu_full", speed_mfu(speed, speed->per_token.full, rate));
   add_known(&out, "memory_gib", e->memory_gib);
+  if (e->beside_gib > 0) add_known(&out, "beside_gib", e->beside_gib);
   end_take(m, &out);
   const Scalar scalars[] = {
       {"train/loss", e->loss}, {"train/grad_norm", e->grad_norm}, {"train/lr", e->lr}, {"perf/tokens_per_second", rate}};

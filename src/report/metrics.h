@@ -2,9 +2,10 @@
 /* metrics.jsonl, a JSON object a line, and a TensorBoard event file beside it; rank 0 has both.
  *
  *   {"type":"start","step":0,"attempt":1,"ranks":…,"version":…,"kernels":…,"cached":true,"seconds":…,"mpi_seconds":…,
- *    "plan_seconds":…,"kernel_seconds":…,"load_seconds":…,"planned_gib":…,"time":…}
+ *    "plan_seconds":…,"kernel_seconds":…,"load_seconds":…,"planned_gib":…,"allocated_gib":…,"beside_gib":…,
+ *    "free_gib":…,"time":…}                                                 (beside_gib: on GPUs)
  *   {"type":"step","step":1,"tokens":…,"loss":…,"grad_norm":…,"lr":…,"seconds":…,"tokens_per_second":…,"mfu_causal":…,
- *    "mfu_full":…,"memory_gib":…,"time":…}
+ *    "mfu_full":…,"memory_gib":…,"beside_gib":…,"time":…}
  *   {"type":"eval","step":…,"name":…,"loss":…,"bits_per_byte":…,"tokens":…,"seconds":…,"time":…}
  *   {"type":"save","step":…,"bytes":…,"seconds":…,"stalled_seconds":…,"time":…}
  *

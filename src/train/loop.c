@@ -5,18 +5,13 @@
 #include <stdio.h>
 
 #include "src/base/clock.h"
-#include "src/base/process.h"
 #include "src/report/human.h"
 #include "src/train/run.h"
 
-enum { WORDS = 4 }; /* of the exchange: a Wish each */
+enum { WORDS = 4 };           /* of the exchange: a Wish each */
+enum { LIBRARIES_READY = 3 }; /* steps in which programs run first, are captured, and run captured */
 
 /* --- a step --------------------------------------------------------------------------------------------------------------- */
-
-static double memory_gib(const Run *run) {
-  bool host = dev_is_host(run->dev);
-  return (host ? (double)(process_peak() - run->memory_before) : (double)dev_allocated_peak(run->dev)) / (1 << 30);
-}
 
 /* Forward and backward of a step's micro-batches, started. */
 static void start_passes(Run *run, int64_t step) {
@@ -92,7 +87,8 @@ static void step_tell(Run *run, int64_t step, const StepResult *result) {
                      .grad_norm = result->grad_norm,
                      .lr = run->open_lr,
                      .seconds = result->seconds,
-                     .memory_gib = memory_gib(run)};
+                     .memory_gib = run_memory(run),
+                     .beside_gib = run->memory_beside};
   lines_step(run->lines, &event);
   metrics_step(run->metrics, &run->shape.speed, &event);
 }
@@ -104,6 +100,7 @@ static void conclude(Run *run, bool ahead) {
   StepResult result = engine_update_result(run->engine);
   run->open = 0;
   run->loss = result.loss;
+  if (++run->concluded <= LIBRARIES_READY) run_memory_look(run);
   prof_span_begin(run->prof, "metrics");
   step_tell(run, step, &result);
   prof_span_end(run->prof);
@@ -177,13 +174,17 @@ static void tell_end(Run *run) {
   Lines *l = run->lines;
   double all = clock_since_exec();
   const double *t = run->spent;
-  bool whole = run->step >= run->shape.total_steps;
   snprintf(eval, sizeof eval, ", eval %.4f", run->eval_loss);
   lines_end(l, "done", "%lld of %lld steps, %s tokens, loss %s%s", (long long)run->step, (long long)run->shape.total_steps,
             human_count((double)(run->step * run->batch.tokens), tokens), human_fixed(run->loss, 9, 4, loss),
             isnan(run->eval_loss) ? "" : eval);
   lines_end(l, "time", "%s: training %.1f %%, start %.1f, evaluations %.1f, saves %.1f", human_duration(all, time),
             100 * t[SPENT_TRAINING] / all, 100 * t[SPENT_START] / all, 100 * t[SPENT_EVALS] / all, 100 * t[SPENT_SAVES] / all);
+}
+
+static void tell_next(Run *run) {
+  Lines *l = run->lines;
+  bool whole = run->step >= run->shape.total_steps;
   if (run->saved_step != run->step)
     lines_end(l, "next", "nothing: this run was told to save nothing (checkpoint.every: none)");
   else if (whole)
@@ -207,4 +208,6 @@ void run_steps(Run *run) {
          run->folder->path);
   if (!stopped && data_vals(run->data) && run->evaled_step != run->step) run_evaluate(run);
   if (run_speaks(run)) tell_end(run);
+  run_memory_end(run);
+  if (run_speaks(run)) tell_next(run);
 }

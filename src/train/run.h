@@ -7,6 +7,7 @@
  *   save.c      checkpoints
  *   evaluate.c  validation loss
  *   profile.c   profile.steps
+ *   memory.c    planned, allocated, in use
  *   wishes.c    signals and files that ask for a save or a stop
  *   stages.c    run.debug, run.tune */
 #ifndef TRAIN_RUN_H
@@ -53,6 +54,8 @@ typedef struct Run {
   int64_t saved_step, evaled_step; /* of the last save and evaluation; -1: none */
   double loss, eval_loss;          /* the last ones; NaN: none */
   int64_t memory_before;           /* bytes: the process's peak right after MPI's start */
+  int64_t concluded;               /* steps whose results were read in this attempt */
+  double memory_beside;            /* GiB: the most that was seen on this rank's GPU beside what is allocated */
   double spent[SPENTS];
   int32_t *ids, *labels; /* of a pass */
 } Run;
@@ -74,6 +77,14 @@ void run_load(Run *run);
 
 /* Trains to the end, to train.stop_after or until asked to stop. */
 void run_steps(Run *run);
+
+/* --- memory.c ------------------------------------------------------------------------------------------------------------- */
+
+double run_planned(const Run *run);  /* GiB of this rank's arena */
+double run_memory(const Run *run);   /* GiB at the peak: on a CPU of the process, on a GPU of what is allocated */
+DevMemory run_memory_look(Run *run); /* notes what is beside that */
+void run_memory_tell(Run *run);      /* after the start, a line */
+void run_memory_end(Run *run);       /* all ranks: the line that sets the peak beside the plan */
 
 /* --- profile.c ------------------------------------------------------------------------------------------------------------ */
 

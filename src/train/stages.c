@@ -3,6 +3,7 @@
 #include <string.h>
 
 #include "src/base/file.h"
+#include "src/exec/memory.h"
 #include "src/train/run.h"
 
 static void put_take(const Run *run, const char *program, const char *stage, Text *text) {
@@ -45,6 +46,16 @@ const CompileWatch *stages_watch(const Run *run) {
   return watch;
 }
 
+static void tell_holders(const Run *run) {
+  enum { LARGEST = 20 };
+  Arena *arena = arena_open();
+  Text text = {0};
+  memory_report_print(memory_report(arena, engine_job(run->engine)), LARGEST, &text);
+  for (char *line = strtok(text.at, "\n"); line; line = strtok(NULL, "\n")) lines_note(run->lines, "mem %s", line + 3);
+  text_close(&text);
+  arena_close(arena);
+}
+
 void stages_memory(const Run *run) {
   if (!run_speaks(run) || !(run->config->run.debug & DEBUG_MEM)) return;
   JobMemory m = job_memory(engine_job(run->engine));
@@ -55,6 +66,7 @@ void stages_memory(const Run *run) {
               {"constants", m.tables}, {"transient", m.transient}, {"arena", m.vars + m.tables + m.transient}};
   for (size_t i = 0; i < sizeof rows / sizeof *rows; i++)
     lines_note(run->lines, "mem %-9s %12zu bytes", rows[i].what, rows[i].nbytes);
+  tell_holders(run);
 }
 
 void stages_choices(const Run *run) {

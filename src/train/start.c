@@ -174,11 +174,6 @@ static void banner_start(Run *run) {
     lines_note(l, "precision.reduce: one rank has nobody to reduce with");
 }
 
-static double planned_gib(const Run *run) {
-  JobMemory m = job_memory(engine_job(run->engine));
-  return (double)(m.vars + m.tables + m.transient) / (1 << 30);
-}
-
 static void banner_plan(Run *run) {
   const Config *c = run->config;
   const Batch *b = &run->batch;
@@ -203,7 +198,7 @@ static void banner_plan(Run *run) {
   JobMemory m = job_memory(engine_job(run->engine));
   double gib = 1 << 30;
   lines_banner(l, "memory", "%.3g GiB a rank planned: parameters and states %.3g, gradients %.3g, activations %.3g",
-               planned_gib(run), (double)m.states / gib, (double)m.carried / gib, (double)m.transient / gib);
+               run_planned(run), (double)m.states / gib, (double)m.carried / gib, (double)m.transient / gib);
 }
 
 static void banner_ready(Run *run, const Times *t) {
@@ -221,6 +216,7 @@ static void banner_ready(Run *run, const Times *t) {
 
 static void tell_start(Run *run, const Times *t) {
   if (run->step >= run->shape.last_step) return; /* nothing is left to do */
+  DevMemory memory = dev_memory(run->dev);
   metrics_start(run->metrics, &(StartEvent){.step = run->step,
                                             .attempt = run->folder->attempt,
                                             .ranks = comm_size(run->comm),
@@ -231,7 +227,10 @@ static void tell_start(Run *run, const Times *t) {
                                             .plan = t->plan,
                                             .kernel = t->job.seconds,
                                             .load = t->load,
-                                            .memory_gib = planned_gib(run)});
+                                            .memory_gib = run_planned(run),
+                                            .allocated_gib = (double)dev_allocated(run->dev) / (1 << 30),
+                                            .beside_gib = run->memory_beside,
+                                            .free_gib = (double)memory.available / (1 << 30)});
 }
 
 /* --- all of it -------------------------------------------------------------------------------------------------------------- */
@@ -282,6 +281,7 @@ Run *run_open(int argc, char **argv) {
   run_profile_open(run);
   times.load += lap(&at);
   if (!run_speaks(run)) return run;
+  run_memory_tell(run);
   run->metrics = metrics_open(run->folder->path, run->step, run->folder->cut);
   banner_ready(run, &times);
   tell_start(run, &times);

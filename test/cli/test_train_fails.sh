@@ -46,6 +46,23 @@ test_a_data_set_shorter_than_a_sequence() {
   expect_err '^error: .*data\.bin'
 }
 
+# Before any of it is touched: who would hold what, by name, and what to do.
+test_a_model_that_is_too_large_for_the_node() {
+  write_run
+  sed -i '/^model/d; /^eval/d; s/, val_fraction: 0.1//' t.yaml
+  local ranks
+  for ranks in 1 2; do
+    fails 3 $ranks model.preset=llama2-70b train.micro_batch_size=1 checkpoint.every=none
+    expect_err '^error: .*no memory for the arena.*: [0-9.]+ GiB wanted, [0-9.]+ GiB free of [0-9.]+ on .*: [0-9.]+ short$'
+    expect_err '^   [0-9.]+ GiB planned: activations [0-9.]+, .*gradients [0-9.]+, parameters [0-9.]+, moments [0-9.]+'
+    expect_err '^   peak in .*, in (micro|update)'
+    expect_err '^ +[0-9.]+ GiB  moments      80 of [0-9.]+: m/layers\.\* [0-9]+ f32$'
+    expect_err '^help: memory\.recompute: block, .*; hpctrain plan '
+  done
+  expect_err 'the arenas of 2 ranks of this node'
+  grep -q 'peak in' run/error.txt
+}
+
 test_a_token_beyond_the_vocabulary() {
   write_run
   sed -i 's/vocab_size: 256/vocab_size: 100/' t.yaml

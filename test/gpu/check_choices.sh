@@ -58,7 +58,7 @@ judge_error "more ranks than GPUs" "$((gpus + 1)) ranks on node" timeout 100 mpi
 timeout 100 "$hpctrain" run.yaml run.folder=holder train.duration=100000steps checkpoint.every=100000steps > holder.log 2>&1 &
 holder=$!
 for _ in $(seq 50); do grep -q '^step' holder.log && break || sleep 0.5; done
-judge_error "no memory, with who else holds some" 'no memory on GPU' train run.folder=x train.global_batch_size="65536 sequences" \
+judge_error "no memory, with who else holds some" 'GiB free of [0-9.]* on GPU' train run.folder=x train.global_batch_size="65536 sequences" \
   train.micro_batch_size=65536
 kill $holder
 wait $holder 2> /dev/null

@@ -12,6 +12,7 @@
 #include "src/base/dtype.h"
 #include "src/base/file.h"
 #include "src/base/hash.h"
+#include "src/base/memory.h"
 #include "src/base/rng.h"
 #include "src/base/text.h"
 #include "src/base/vec.h"
@@ -350,4 +351,53 @@ TEST(two_halves_of_a_number_are_the_number) {
 TEST(numbers_of_16_bits_are_the_nearest) {
   expect_nearest(bf16_of, bf16_value, 0x7f80);
   expect_nearest(f16_of, f16_value, 0x7c00);
+}
+
+/* --- memory of a node ----------------------------------------------------------------------------------------------------- */
+
+static void put(const char *name, const char *text) {
+  Arena *arena = arena_open();
+  Why why = {""};
+  char *path = arena_printf(arena, "%s/%s", check_folder(), name), *slash = strrchr(path, '/');
+  *slash = 0;
+  EXPECT(try_folder_make(path, &why));
+  *slash = '/';
+  EXPECT(try_file_write(path, text, strlen(text), &why));
+  arena_close(arena);
+}
+
+static NodeMemory node(void) {
+  Arena *arena = arena_open();
+  NodeMemory memory =
+      node_memory_of(arena_printf(arena, "%s/proc", check_folder()), arena_printf(arena, "%s/group", check_folder()));
+  arena_close(arena);
+  return memory;
+}
+
+TEST(memory_left_is_the_nodes_or_what_its_control_groups_leave) {
+  EXPECT(node().total == 0 && node().available == 0);
+  put("proc/meminfo", "MemTotal:  1000 kB\nMemFree:  100 kB\nMemAvailable:   600 kB\n");
+  EXPECT(node().total == 1024000 && node().available == 614400);
+  EXPECT_TEXT(node().limit, "this node");
+  put("proc/self/cgroup", "0::/job/step\n");
+  put("group/job/step/memory.max", "max\n");
+  put("group/job/step/memory.current", "5000\n");
+  EXPECT(node().available == 614400);
+  put("group/job/memory.max", "500000\n");
+  put("group/job/memory.current", "300000\n");
+  put("group/job/memory.stat", "anon 1\ninactive_file 50000\nactive_file 7\n");
+  EXPECT(node().total == 500000 && node().available == 250000);
+  EXPECT_TEXT(node().limit, "control group /job");
+  put("proc/self/cgroup", "5:cpu:/x\n4:memory:/old\n0::/\n"); /* version 1 */
+  put("group/memory/old/memory.limit_in_bytes", "9223372036854771712\n");
+  put("group/memory/old/memory.usage_in_bytes", "100\n");
+  EXPECT(node().available == 614400);
+  put("group/memory/memory.limit_in_bytes", "2000\n");
+  put("group/memory/memory.usage_in_bytes", "3000\n"); /* more than allowed: nothing is left */
+  EXPECT(node().total == 2000 && node().available == 0);
+}
+
+TEST(this_node_has_memory) {
+  NodeMemory memory = node_memory();
+  EXPECT(memory.total > 0 && memory.available > 0 && memory.available <= memory.total && *memory.limit);
 }

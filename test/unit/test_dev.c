@@ -109,7 +109,29 @@ TEST(memory_that_is_not_there_names_sizes_and_remedy) {
     setrlimit(RLIMIT_AS, &(struct rlimit){(size_t)64 << 20, (size_t)64 << 20});
     dev_alloc(dev, (size_t)128 << 20, "the arena");
   });
+  EXPECT_FAIL(FAIL_MACHINE, "\nhelp: memory.recompute: block, ", { dev_alloc(dev, (size_t)1 << 40, "the arena"); });
   dev_close(dev);
+}
+
+static void hold(void *self, Text *out) { text_printf(out, "   held by %s\n", (const char *)self); }
+
+TEST(who_holds_memory_is_asked_when_there_is_none) {
+  Dev *dev = dev_make("none", NULL, 1);
+  char name[] = "somebody";
+  dev_holders(dev, hold, name);
+  EXPECT_FAIL(FAIL_MACHINE, "\n   held by somebody\nhelp: ", { dev_alloc(dev, (size_t)1 << 40, "the arena"); });
+  EXPECT_FAIL(FAIL_MACHINE, "\n   held by somebody\nhelp: ", { dev_memory_failed("a library", "its words"); });
+  EXPECT_FAIL(FAIL_MACHINE, "no memory for a library, ", { dev_memory_failed("a library", "its words"); });
+  EXPECT_FAIL(FAIL_MACHINE, "\n   its words\n", { dev_memory_failed("a library", "its words"); });
+  EXPECT_FAIL(FAIL_MACHINE, "no pinned memory of the host for copies: 2.000 GiB wanted, ",
+              { dev_host_memory_failed((size_t)2 << 30, "copies", "its words"); });
+  dev_close(dev);
+  EXPECT_FAIL(FAIL_MACHINE, "no memory for a library\n   its words\nhelp: ", { dev_memory_failed("a library", "its words"); });
+}
+
+TEST(what_a_gpu_holds_beside_is_what_nobody_else_does) {
+  DevMemory gpu = {.total = 100, .available = 30, .others = 20}, host = {.total = 100, .available = 30, .shared = true};
+  EXPECT(dev_memory_beside(&gpu, 40) == 10 && dev_memory_beside(&gpu, 60) == 0 && dev_memory_beside(&host, 40) == 0);
 }
 
 TEST(texts_become_code) {

@@ -1,0 +1,17 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* The memory of this node, and how much of it this process may still have. */
+#ifndef BASE_MEMORY_H
+#define BASE_MEMORY_H
+
+#include <stdint.h>
+
+typedef struct NodeMemory {
+  int64_t total, available; /* bytes; 0: /proc does not tell */
+  char limit[256];          /* what bounds both: "this node", "control group /slurm/job_7" */
+} NodeMemory;
+
+/* The kernel's estimate (MemAvailable), or less where a control group, as batch systems and containers set them, allows less. */
+NodeMemory node_memory(void);
+NodeMemory node_memory_of(const char *proc, const char *groups); /* instead of /proc and /sys/fs/cgroup */
+
+#endif

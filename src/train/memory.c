@@ -1,0 +1,56 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* What a run really has of memory, beside what was planned.  On a GPU the plan is allocated at the start, and the driver says what
+ * the process holds beside it: CUDA's context, NCCL, libraries, which take theirs when they are first used.  On a CPU memory
+ * counts as it is touched. */
+#include <stdio.h>
+#include <stdlib.h>
+
+#include "src/base/arena.h"
+#include "src/base/process.h"
+#include "src/train/run.h"
+
+static const double gib = 1 << 30;
+
+double run_planned(const Run *run) {
+  JobMemory m = job_memory(engine_job(run->engine));
+  return (double)(m.vars + m.tables + m.transient) / gib;
+}
+
+double run_memory(const Run *run) {
+  bool host = dev_is_host(run->dev);
+  return (host ? (double)(process_peak() - run->memory_before) : (double)dev_allocated_peak(run->dev)) / gib;
+}
+
+DevMemory run_memory_look(Run *run) {
+  DevMemory memory = dev_memory(run->dev);
+  double beside = (double)dev_memory_beside(&memory, dev_allocated(run->dev)) / gib;
+  if (beside > run->memory_beside) run->memory_beside = beside;
+  return memory;
+}
+
+void run_memory_tell(Run *run) {
+  DevMemory m = run_memory_look(run);
+  double allocated = (double)dev_allocated(run->dev) / gib, free = (double)m.available / gib, total = (double)m.total / gib;
+  if (!m.total || !run_speaks(run)) return;
+  if (m.shared)
+    lines_banner(run->lines, "memory", "allocated: %.3g GiB a rank; %.3g free of %.3g on %s", allocated, free, total, m.place);
+  else
+    lines_banner(run->lines, "memory", "allocated: %.3g GiB; %.3g in use on %s (%.3g by context, NCCL, libraries), %.3g free",
+                 allocated, total - free, m.place, run->memory_beside, free);
+}
+
+void run_memory_end(Run *run) {
+  int n = comm_size(run->comm);
+  run_memory_look(run);
+  double mine = run_memory(run) + run->memory_beside, most = 0, *all = xmalloc(sizeof *all * (size_t)n), planned = run_planned(run);
+  int rank = 0;
+  comm_gather(run->comm, &mine, sizeof mine, all);
+  for (int r = 0; r < n; r++)
+    if (all[r] > most) most = all[rank = r];
+  free(all);
+  if (!run_speaks(run) || planned <= 0) return;
+  char beside[64] = "";
+  if (run->memory_beside > 0) snprintf(beside, sizeof beside, ", of which %.3g beside the plan", run->memory_beside);
+  lines_end(run->lines, "memory", "at the peak %.3g GiB on rank %d (%+.1f %% of the %.3g planned)%s", most, rank,
+            100 * (most - planned) / planned, planned, beside);
+}
