@@ -83,6 +83,7 @@ static const Config *read_config(Generate *g, const Ckpt *ckpt, int nkeys, char 
   const char *name = arena_printf(g->arena, "%s: /run/config", ckpt_folder(ckpt)), *text = ckpt_text(ckpt, g->arena, "config");
   if (!text) fail(FAIL_INPUT, "%s is not there\nhelp: use a checkpoint that hpctrain train has saved", name);
   Config *c = config_parse(g->arena, name, text, nkeys, keys);
+  c->parallel.strategy = STRATEGY_FULL_SHARD; /* on any number of ranks, whatever groups it was trained in */
   setup_kind(g->arena, c, g->comm);
   if (c->data.tokenizer != TOKENIZER_BYTES)
     config_fail(c, "data.tokenizer", "data.tokenizer=bytes, if it was trained on bytes",
@@ -103,11 +104,11 @@ static void load(Generate *g, int nkeys, char **keys) {
   o.sequences = 1;
   o.positions = g->positions;
   o.generate = true;
-  g->mesh = setup_mesh(g->comm);
+  g->mesh = setup_mesh(g->config, g->comm);
   g->dev = setup_device(g->config, g->comm, threads, NULL);
   g->engine = engine_open(g->arena, g->dev, g->comm, g->mesh, &o);
   engine_start(g->engine);
-  states_load(g->engine, g->mesh, ckpt);
+  states_load(g->engine, ckpt);
   fprintf(stderr, "model  %s, %lld positions\n", ckpt_folder(ckpt), (long long)g->positions);
   if (g->seed < 0) g->seed = g->config->run.seed;
   ckpt_close((Ckpt *)ckpt);

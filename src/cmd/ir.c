@@ -67,7 +67,7 @@ int cmd_ir(int argc, char **argv) {
   text_close(&warnings);
   Batch batch = config_check_batch(c, ranks);
   Comm *comm = comm_plan(ranks);
-  Mesh *mesh = setup_mesh(comm);
+  Mesh *mesh = setup_mesh(c, comm);
   CompileWatch watch = {print_graph, print_program, &print};
   EngineOptions o = setup_options(c, &model, 1);
   o.sequences = batch.micro;

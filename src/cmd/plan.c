@@ -245,7 +245,7 @@ int cmd_plan(int argc, char **argv) {
   text_close(&warnings);
   p.batch = config_check_batch(p.config, p.ranks);
   Comm *comm = comm_plan(p.ranks);
-  Mesh *mesh = setup_mesh(comm);
+  Mesh *mesh = setup_mesh(c, comm);
   print_plan(&p, comm, mesh);
   mesh_close(mesh);
   comm_close(comm);

@@ -103,7 +103,7 @@ static Engine *open_engine(Verify *v, Arena *arena, const Rows *rows, int64_t po
   o.clip = clip;
   Engine *engine = engine_open(arena, v->dev, v->comm, v->mesh, &o);
   engine_start(engine);
-  setup_weights(engine, v->dev, v->comm, v->mesh, v->folder);
+  setup_weights(engine, v->dev, v->comm, v->folder);
   return engine;
 }
 
@@ -242,7 +242,7 @@ int cmd_verify(int argc, char **argv) {
   v.model = setup_model(v.arena, v.config, &warnings);
   if (warnings.n && comm_rank(v.comm) == 0) fprintf(stderr, "warn   %s", warnings.at);
   text_close(&warnings);
-  v.mesh = setup_mesh(v.comm);
+  v.mesh = setup_mesh(v.config, v.comm);
   v.threads = v.config->cpu.threads ? (int)v.config->cpu.threads : comm_core_share(v.comm);
   v.dev = setup_device(v.config, v.comm, v.threads, NULL);
   verify_batch(&v, words[1], dump);

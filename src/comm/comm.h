@@ -64,11 +64,13 @@ void comm_control_finish(Comm *comm, int64_t most[4]);
 
 /* --- mesh --------------------------------------------------------------------------------------------------------------- */
 
-/* Rank = ((((pp · dp_replicate) + r) · dp_shard + s) · cp + c) · tp + t, slowest first.  Today only dp_shard may exceed 1. */
+/* Rank = ((((pp · dp_replicate) + r) · dp_shard + s) · cp + c) · tp + t, slowest first.  Today only the dp axes may exceed 1. */
 typedef enum MeshAxis { MESH_PP, MESH_DP_REPLICATE, MESH_DP_SHARD, MESH_CP, MESH_TP, MESH_AXES } MeshAxis;
 
 typedef struct Mesh Mesh;
 Mesh *mesh_open(Comm *comm, const int extent[MESH_AXES]); /* extents multiply to comm_size */
+/* The batch alone is split: groups of `shards` ranks, which divide all, that hold a copy of the parameters together. */
+Mesh *mesh_data_parallel(Comm *comm, int shards);
 void mesh_close(Mesh *mesh);
 int mesh_extent(const Mesh *mesh, MeshAxis axis);
 int mesh_index(const Mesh *mesh, MeshAxis axis);
@@ -104,7 +106,8 @@ size_t comm_workspace(CommKind kind, int64_t n, DType dtype, int ranks);
 CommOp *comm_prepare(Mesh *mesh, MeshAxis axis, CommKind kind, const void *in, void *out, int64_t n, DType dtype, void *workspace,
                      const char *what);
 /* Gives a gather, just prepared, another way where its group has shared memory: its parts are read out of the peers' memory by
- * the GPUs' copy engines, which leave the multiprocessors alone.  Its input lies there, at the same offset on all ranks.  first:
+ * the GPUs' copy engines, which leave the multiprocessors alone.  Its input lies there, at the same offset on all ranks or, with
+ * its output there, at its own place in that.  first:
  * no other such gather was started since the device was last given writes of that memory; it waits for all ranks' writes.
  * And whoever writes there again does so behind a reduction of this group that every rank starts once it has waited for its
  * gathers.  True: it does go that way, on all ranks of the group. */

@@ -305,11 +305,12 @@ static void gather_by_copies(const CommOp *op) {
   const NcclOp *own = op->own;
   const CommGroup *group = op->group;
   size_t nbytes = (size_t)op->n * dtype_size(op->dtype);
+  bool in_place = op->in == (const char *)op->out + (size_t)group->rank * nbytes; /* each rank's part is where it belongs */
   if (own->meets) NCCL(op->what, ncclAllReduce(nccl->zero, nccl->zero, 1, ncclUint32, ncclSum, own->lane->comm, own->lane->stream));
   for (int i = 1; i <= group->size; i++) {
     int rank = (group->rank + i) % group->size;
     char *to = (char *)op->out + (size_t)rank * nbytes;
-    const void *from = peers_find(nccl->peers, axis_of(op), rank, op->in, nbytes);
+    const void *from = peers_find(nccl->peers, axis_of(op), rank, in_place ? to : op->in, nbytes);
     if (from != to) copy_must(cudaMemcpyAsync(to, from, nbytes, cudaMemcpyDeviceToDevice, own->lane->stream), op, rank);
   }
 }

@@ -25,6 +25,13 @@ Mesh *mesh_open(Comm *comm, const int extent[MESH_AXES]) {
   return mesh;
 }
 
+Mesh *mesh_data_parallel(Comm *comm, int shards) {
+  int extent[MESH_AXES] = {1, 1, 1, 1, 1};
+  extent[MESH_DP_SHARD] = shards;
+  extent[MESH_DP_REPLICATE] = comm->size / shards;
+  return mesh_open(comm, extent);
+}
+
 void mesh_close(Mesh *mesh) {
   if (!mesh) return;
   comm_device_close(mesh);

@@ -65,7 +65,7 @@ void check_derive(Config *c) {
   }
   derive_shape(c);
   if (unset(c, "parallel.accumulate") && known(c, "parallel.strategy")) {
-    c->parallel.accumulate = c->parallel.strategy == STRATEGY_NO_SHARD ? ACCUMULATE_WHOLE : ACCUMULATE_SHARD;
+    c->parallel.accumulate = c->parallel.strategy <= STRATEGY_SHARD_OPT ? ACCUMULATE_WHOLE : ACCUMULATE_SHARD;
     set_auto(c, "parallel.accumulate");
   }
   if (unset(c, "eval.every") && (c->data.val.n || c->data.val_fraction > 0)) {
@@ -198,16 +198,27 @@ static void check_batch_tokens(Config *c, Problems *p) {
        "global_batch_size is not whole sequences");
 }
 
+static void check_parallel(Config *c, Problems *p) {
+  if (!known(c, "parallel.strategy")) return;
+  Strategy strategy = (Strategy)c->parallel.strategy;
+  bool whole = c->parallel.accumulate == ACCUMULATE_WHOLE, hybrid = strategy == STRATEGY_HYBRID_SHARD;
+  if (strategy == STRATEGY_NO_SHARD) check_unused(c, p, "parallel.accumulate", whole, "no_shard accumulates whole gradients");
+  if (strategy == STRATEGY_SHARD_OPT)
+    check_unused(c, p, "parallel.accumulate", whole, "shard_opt accumulates whole gradients; in shares it is shard_grad_op");
+  if (strategy == STRATEGY_SHARD_GRAD_OP)
+    check_unused(c, p, "parallel.accumulate", !whole, "shard_grad_op accumulates shares; whole gradients are shard_opt");
+  check_unused(c, p, "parallel.units_alive", strategy >= STRATEGY_FULL_SHARD, "this strategy gathers nothing block by block");
+  check_unused(c, p, "parallel.shard_degree", hybrid, "only hybrid_shard has groups");
+  check_unused(c, p, "parallel.hybrid_optimizer", hybrid, "only hybrid_shard has groups");
+}
+
 void check_combinations(Config *c, Problems *p) {
   check_model(c, p);
   check_shape(c, p);
   check_schedule(c, p);
   check_batch_tokens(c, p);
   bool validates = !unset(c, "data.val") || !known(c, "data.val_fraction") || c->data.val_fraction > 0;
-  if (known(c, "parallel.strategy") && c->parallel.strategy == STRATEGY_NO_SHARD) {
-    check_unused(c, p, "parallel.units_alive", false, "no_shard gathers nothing");
-    check_unused(c, p, "parallel.accumulate", c->parallel.accumulate == ACCUMULATE_WHOLE, "no_shard accumulates whole gradients");
-  }
+  check_parallel(c, p);
   check_unused(c, p, "data.val_fraction", unset(c, "data.val"), "'data.val' says what to evaluate on");
   check_unused(c, p, "eval.every", validates, "no validation data: give data.val or data.val_fraction");
   check_unused(c, p, "eval.tokens", validates, "no validation data: give data.val or data.val_fraction");

@@ -30,7 +30,14 @@ typedef struct Range {
 typedef enum DataType { DATA_AUTO, DATA_UINT16, DATA_UINT32 } DataType;
 typedef enum Tokenizer { TOKENIZER_NONE, TOKENIZER_BYTES } Tokenizer;
 typedef enum Schedule { SCHEDULE_CONSTANT, SCHEDULE_LINEAR, SCHEDULE_COSINE, SCHEDULE_WSD } Schedule;
-typedef enum Strategy { STRATEGY_NO_SHARD, STRATEGY_FULL_SHARD } Strategy;
+typedef enum Strategy {
+  STRATEGY_NO_SHARD,
+  STRATEGY_SHARD_OPT,
+  STRATEGY_SHARD_GRAD_OP,
+  STRATEGY_FULL_SHARD,
+  STRATEGY_HYBRID_SHARD
+} Strategy;
+typedef enum HybridOptimizer { HYBRID_REPLICATE, HYBRID_SHARD } HybridOptimizer;
 typedef enum Accumulate { ACCUMULATE_WHOLE, ACCUMULATE_SHARD } Accumulate;
 typedef enum Precision { PRECISION_FP32, PRECISION_BF16, PRECISION_FP16 } Precision;
 typedef enum Recompute { RECOMPUTE_NONE, RECOMPUTE_CHEAP, RECOMPUTE_BLOCK } Recompute;
@@ -85,7 +92,8 @@ typedef struct Config {
     Amount stop_after; /* steps or tokens; UNIT_NONE: not asked for */
   } train;
   struct {
-    int strategy, accumulate;
+    int strategy, accumulate, hybrid_optimizer;
+    int64_t shard_degree; /* 0: a node's ranks */
     int64_t units_alive;
   } parallel;
   struct {
@@ -147,6 +155,9 @@ void config_set_presets(const char *const *names);
  * "section.key"; help may be NULL. */
 _Noreturn void config_fail(const Config *c, const char *key, const char *help, const char *what, ...)
     __attribute__((format(printf, 4, 5)));
+
+/* The word that a key of words has come to: "full_shard". */
+const char *config_word(const Config *c, const char *key);
 
 /* The value of "section.key" is not what was asked for but what that came to be here: the resolved print says so. */
 void config_mark_auto(Config *c, const char *key);

@@ -34,6 +34,12 @@ bool names_hold(const char *list, const char *name) {
   return false;
 }
 
+const char *config_word(const Config *c, const char *path) {
+  const Key *key = key_find_path(path);
+  CHECK(key && key->type == KEY_CHOICE);
+  return key->choices[*(const int *)((const char *)c + key->offset)];
+}
+
 void key_range(const Key *key, Text *out) {
   if (key->min == 0 && key->max == 0) return;
   number_print(key->min, out);

@@ -78,7 +78,14 @@ static const Graph *stage(const Stages *s, const char *name, const Graph *g) {
 static const Graph *micro_passes(const Stages *s, const Graph *g, Arena *scratch, const StateTable *table, const Choices *choices,
                                  bool first, bool last) {
   PrecisionOptions precision = {choices->compute, choices->cuda ? choices->compute : DT_F32};
-  ShardOptions shard = {choices->compute, choices->reduce, MESH_DP_SHARD, choices->whole, first, last};
+  ShardOptions shard = {.compute = choices->compute,
+                        .reduce = choices->reduce,
+                        .shard = MESH_DP_SHARD,
+                        .replicate = MESH_DP_REPLICATE,
+                        .whole = choices->whole,
+                        .first = first,
+                        .last = last,
+                        .units_alive = choices->units_alive};
   g = stage(s, "precision", pass_precision(g, scratch, &precision));
   return pass_shard(g, scratch, table, &shard);
 }

@@ -70,8 +70,8 @@ int job_add(Job *job, const Program *program, const char *name);
 
 /* Bytes by lifetime, before anything is allocated. */
 typedef struct JobMemory {
-  size_t vars, tables, transient; /* their sum is the arena */
-  size_t states, carried, inputs; /* parts of vars */
+  size_t vars, tables, transient;           /* their sum is the arena */
+  size_t states, gathered, carried, inputs; /* parts of vars; a state that lies within what is gathered of it counts there */
 } JobMemory;
 JobMemory job_memory(const Job *job);
 const Program *job_program(const Job *job, int program);

@@ -25,6 +25,12 @@ int job_find_var(const Job *job, const char *name) {
   return -1;
 }
 
+static size_t *count_of(Job *job, const Var *var) {
+  if (var->class == VAR_STATE) return &job->memory.states;
+  if (var->class == VAR_CARRY) return state_is_gathered(var->name) ? &job->memory.gathered : &job->memory.carried;
+  return &job->memory.inputs;
+}
+
 static int add_var(Job *job, const Var *var) {
   int at = job_find_var(job, var->name);
   size_t nbytes = round_up((size_t)shape_size(&var->shape) * dtype_size(var->dtype));
@@ -32,15 +38,22 @@ static int add_var(Job *job, const Var *var) {
     CHECK(job->vars.at[at].nbytes == nbytes && job->vars.at[at].var->dtype == var->dtype); /* one name, one thing */
     return at;
   }
-  vec_push(job->arena, &job->vars, (JobVar){var, job->memory.vars, nbytes, NULL, false});
+  vec_push(job->arena, &job->vars, (JobVar){.var = var, .offset = job->memory.vars, .nbytes = nbytes, .placed = !var->within});
+  if (var->within) return job->vars.n - 1;
   job->memory.vars += nbytes;
-  if (var->class == VAR_STATE)
-    job->memory.states += nbytes;
-  else if (var->class == VAR_CARRY)
-    job->memory.carried += nbytes;
-  else
-    job->memory.inputs += nbytes;
+  *count_of(job, var) += nbytes;
   return job->vars.n - 1;
+}
+
+/* A Var within another has this rank's part of that one. */
+static void place_var(Job *job, JobVar *v) {
+  if (v->placed) return;
+  int outer = job_find_var(job, v->var->within);
+  CHECK(outer >= 0 && job->vars.at[outer].var->dtype == v->var->dtype);
+  int64_t n = shape_size(&v->var->shape), part = mesh_index(job->mesh, (MeshAxis)v->var->axis);
+  CHECK(n * mesh_extent(job->mesh, (MeshAxis)v->var->axis) == shape_size(&job->vars.at[outer].var->shape));
+  v->offset = job->vars.at[outer].offset + (size_t)(part * n) * dtype_size(v->var->dtype);
+  v->placed = true;
 }
 
 int job_add(Job *job, const Program *program, const char *name) {
@@ -49,6 +62,7 @@ int job_add(Job *job, const Program *program, const char *name) {
   JobProgram p = {.program = program, .name = name, .var = arena_array(job->arena, int, g->vars.n)};
   p.table = arena_array(job->arena, size_t, program->nbuffers);
   for (int i = 0; i < g->vars.n; i++) p.var[i] = add_var(job, &g->vars.at[i]);
+  for (int i = 0; i < g->vars.n; i++) place_var(job, &job->vars.at[p.var[i]]);
   for (int b = 0; b < program->nbuffers && !job->interpreted; b++)
     if (program->buffers[b].class == BUFFER_TABLE) {
       p.table[b] = job->memory.tables;

@@ -34,6 +34,7 @@ typedef struct JobVar {
   size_t offset, nbytes;
   void *mirror; /* of inputs and outputs the host's copy, where memory is not the host's; NULL until asked for */
   bool touched; /* an input's copy may have changed since it was sent */
+  bool placed;  /* offset is known: all but those within another, until that one is there */
 } JobVar;
 
 /* host.c's */

@@ -156,6 +156,10 @@ typedef struct Var {
   const char *unit; /* parameters with the same unit are gathered and reduced together */
   InitKind init;
   double std;
+  /* VAR_STATE alone: where it lies in another Var, as the rank's part along an axis of the mesh; NULL: in a place of its own.  A
+   * program writes at most one of the two, or the same bits to both. */
+  const char *within;
+  int axis;
 } Var;
 
 /* A named stretch of the model.  A gradient node has the scope of the node whose gradient it is. */

@@ -128,6 +128,11 @@ static bool read_var(Reader *r) {
     if (!need(r, "std=") || !read_double(r, &v.std)) return false;
     v.init = (InitKind)init;
   }
+  if (take(r, "within=")) {
+    int64_t axis;
+    if (!read_quoted(r, &v.within) || !need(r, "axis=") || !read_int(r, &axis)) return false;
+    v.axis = (int)axis;
+  }
   if (graph_find_var(r->g, v.name) >= 0) return why_not(r->why, "line %d: a second var '%s'", r->line, v.name);
   graph_var(r->g, v);
   return true;

@@ -93,6 +93,11 @@ static void print_var(Text *text, const Var *v) {
     text_printf(text, " init=%s std=", init_names[v->init]);
     print_double(text, v->std);
   }
+  if (v->within) {
+    text_printf(text, " within=");
+    print_quoted(text, v->within);
+    text_printf(text, " axis=%d", v->axis);
+  }
   text_add(text, "\n", 1);
 }
 

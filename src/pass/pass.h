@@ -11,12 +11,22 @@
  * then vectors, each in the order of declaration, then zeros up to equal shards.  Moments have the layout of what they
  * belong to.  Everything that persists is a row; checkpoint, planner and sharding read only this table. */
 
+/* What a user may ask of single parameters; those of a block that differ in it make units of their own. */
+typedef struct ParamTraits {
+  bool frozen;         /* no gradient, no moments; of a split parameter the upper half alone */
+  bool whole;          /* every rank holds all of it */
+  double lr_factor;    /* times the learning rate */
+  double weight_decay; /* of all its elements; negative: the run's, on matrices alone */
+} ParamTraits;
+
 typedef struct StateUnit {
-  const char *name;
+  const char *name; /* the model's, and what sets its traits apart: "layers.0", "layers.0.frozen" */
+  ParamTraits traits;
   int64_t n;       /* elements of its parameters */
   int64_t decayed; /* of these, the first are matrices: weight decay applies */
   int64_t padded;  /* a multiple of 64·ranks */
-  int64_t local;   /* what a rank holds: padded, or padded / ranks when sharded */
+  int64_t part;    /* what a group of replicas holds between gathers over the shards: padded / shards */
+  int64_t local;   /* what a rank holds and updates: part, or part / replicas where the update is shared out */
 } StateUnit;
 
 typedef struct StateParam {
@@ -40,8 +50,9 @@ typedef struct StateRow {
 } StateRow;
 
 typedef struct StateTable {
-  int ranks;    /* over which units are sharded */
-  bool sharded; /* false: every rank holds all of every row */
+  int shards;   /* ranks that together hold a copy of the parameters (mesh axis dp_shard) */
+  int replicas; /* such groups (dp_replicate) */
+  bool across;  /* replicas share out the update: each holds and updates 1/replicas of its part */
   bool split;   /* parameters are in two halves of 16 bits */
   bool scaled;  /* the loss is scaled: "loss_scale" and "scale_age", the updates since it last changed, are states */
   int nunits, nparams, nrows;
@@ -52,23 +63,40 @@ typedef struct StateTable {
 
 enum { STATE_PAD = 64 };
 
-/* From the VAR_PARAM Vars of a model's graph. */
+/* From the VAR_PARAM Vars of a model's graph.  traits: by parameter, in the order of these Vars; NULL: plain ones. */
 typedef struct StateOptions {
-  int ranks;
-  bool sharded, split, scaled;
+  int shards, replicas;
+  bool across, split, scaled;
+  const ParamTraits *traits;
 } StateOptions;
 StateTable *state_table(Arena *arena, const Graph *model, const StateOptions *options);
+
+/* A rank's place among those that hold states: its indices along dp_shard and dp_replicate. */
+typedef struct StateRank {
+  int shard, replica;
+} StateRank;
 
 const char *state_slot_name(StateSlot slot); /* "param", "m", "v", "lower" */
 DType state_slot_type(const StateTable *table, StateSlot slot);
 
+/* Which of the equal shares (of `local` elements, in order) of units that are shared out a rank holds. */
+int64_t state_share(const StateTable *table, StateRank rank);
+
 /* The part of a parameter that lies in rank's share of its unit: count elements from element first of the parameter on, at
  * element `at` of the rank's local vector.  False: none of it. */
-bool state_piece(const StateTable *table, int param, int rank, int64_t *first, int64_t *count, int64_t *at);
+bool state_piece(const StateTable *table, int param, StateRank rank, int64_t *first, int64_t *count, int64_t *at);
+
+/* The same where several ranks hold a part: cut up among them, so that all ranks together have each element once. */
+bool state_piece_once(const StateTable *table, int param, StateRank rank, int64_t *first, int64_t *count, int64_t *at);
 
 /* The names of what micro-steps leave for the update: "grad/UNIT", and what they add up whole before it is scattered. */
 const char *state_grad(Arena *arena, const StateUnit *unit);
 const char *state_gradsum(Arena *arena, const StateUnit *unit);
+
+/* The name of a unit's part, gathered over the replicas once a step, where they share out the update: "gathered/UNIT".  A rank's
+ * own share of it is its state, in place, if both are of one type. */
+const char *state_gathered(Arena *arena, const StateUnit *unit);
+bool state_is_gathered(const char *var);
 
 /* --- passes -------------------------------------------------------------------------------------------------------------- */
 
@@ -88,14 +116,16 @@ typedef enum Forget { FORGET_NOTHING, FORGET_CHEAP, FORGET_BLOCKS } Forget;
 Graph *pass_recompute(const Graph *g, Arena *arena, Forget forget);
 
 /* shard.c.  Needs: parameters as VAR_PARAM loads, gradients as stores to "grad/PARAMETER".  Replaces both by units: loads
- * (with another `compute` than F32: casts of loads, alone) become views of a unit's vector, cast and gathered before its first use
- * in each phase where units are sharded; gradients become
- * one vector a unit, accumulated over micro-steps and reduced over ranks. */
+ * (with another `compute` than F32: casts of loads, alone) become views of a unit's vector, cast and gathered: over the replicas
+ * that share out the update in the first micro-step of a step, over the shards before its first use in each phase, but for the
+ * units_alive units that forward needs last, which stay for the backward.  Gradients become one vector a unit, accumulated over
+ * micro-steps and reduced over ranks. */
 typedef struct ShardOptions {
   DType compute, reduce; /* what units are cast to before they are gathered; what gradients are cast to while they are reduced */
-  int axis;              /* of the mesh */
-  bool whole;            /* full_shard: accumulate unscattered gradients, scatter in the last micro-step (parallel.accumulate) */
-  bool first, last;      /* micro-step of its step: store instead of adding; reduce what is reduced once */
+  int shard, replicate;  /* axes of the mesh */
+  bool whole;       /* accumulate gradients before they are scattered, and do so in the last micro-step (parallel.accumulate) */
+  bool first, last; /* micro-step of its step: store instead of adding; reduce what is reduced once */
+  int units_alive;
 } ShardOptions;
 Graph *pass_shard(const Graph *g, Arena *arena, const StateTable *table, const ShardOptions *options);
 
@@ -103,8 +133,8 @@ Graph *pass_shard(const Graph *g, Arena *arena, const StateTable *table, const S
  * added where they are produced, so that a matrix product can add into the carried vector itself. */
 Graph *pass_accumulate(const Graph *g, Arena *arena);
 
-/* schedule.c.  Puts the nodes in the order in which they run: a chunk's backward right after its forward; a gather
- * `units_alive - 1` units before its first use; what waits for a reduction behind the start of the next. */
+/* schedule.c.  Puts the nodes in the order in which they run: a chunk's backward right after its forward; a gather as early as
+ * at most `units_alive` units are alive; what waits for a reduction behind the start of the next. */
 Graph *pass_schedule(const Graph *g, Arena *arena, int units_alive);
 
 #endif

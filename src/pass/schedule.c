@@ -2,7 +2,8 @@
 /* The order in which nodes run.  Three rules, each by placing nodes in a list; a node's inputs always come first.
  *  - Chunks run one after another, each forward then backward, the last chunk first (their gradients add up in that order).
  *  - What follows a reduction is held back until the next reduction has been started, so that it can travel meanwhile.
- *  - A gather starts units_alive - 1 gathers before it is used. */
+ *  - A gather starts as early as at most units_alive gathered units are alive with it; what stays for much of the program, as
+ *    what was gathered once for the whole step does, does not count. */
 #include <stdlib.h>
 
 #include "src/pass/pass.h"
@@ -91,36 +92,61 @@ static void find_dependence(Schedule *s) {
 }
 
 typedef struct Gather {
-  int node, use; /* use: position in the order of the first node that reads it */
+  int node, use, last; /* use, last: positions in the order of the first and last nodes that read it */
+  int at;              /* before which position it starts */
 } Gather;
 
 static int by_use(const void *a, const void *b) { return ((const Gather *)a)->use - ((const Gather *)b)->use; }
 
-/* Whether a node is a Var's value, or that in another type: there from the start. */
+/* Whether a node is a Var's value, that in another type, or gathered: there from the start. */
 static bool loaded(const Graph *g, int node) {
   const Node *x = graph_node(g, node);
-  return x->op == OP_LOAD || (x->op == OP_CAST && graph_node(g, x->in[0])->op == OP_LOAD);
+  return x->op == OP_LOAD || ((x->op == OP_CAST || x->op == OP_ALL_GATHER) && loaded(g, x->in[0]));
 }
 
-/* Finds the gathers of what is there from the start, in the order of their uses. */
-static Gather *find_gathers(const Schedule *s, int *n) {
-  int *index = arena_array(s->arena, int, s->g->nodes.n); /* by node: of a gather, + 1 */
+/* Finds the gathers of what is there from the start, in the order of their uses.  reads: by position, whether a gather is read. */
+static Gather *find_gathers(const Schedule *s, bool *reads, int *n) {
+  int *index = arena_array(s->arena, int, s->g->nodes.n); /* by node: of the gather that it is, or is a view of, + 1 */
   Gather *gathers = arena_array(s->arena, Gather, s->g->nodes.n);
   *n = 0;
   for (int p = 0; p < s->order.n; p++) {
     int i = s->order.at[p];
     const Node *x = graph_node(s->g, i);
-    if (x->op == OP_ALL_GATHER && loaded(s->g, x->in[0])) {
-      gathers[*n] = (Gather){i, s->order.n};
-      index[i] = ++*n;
-    }
     for (int k = 0; k < x->nin; k++) {
-      int gather = index[x->in[k]];
-      if (gather && gathers[gather - 1].use > p) gathers[gather - 1].use = p;
+      if (!index[x->in[k]]) continue;
+      Gather *gather = &gathers[index[x->in[k]] - 1];
+      if (gather->use > p) gather->use = p;
+      gather->last = p;
+      reads[p] = op_table[x->op].kind != KIND_VIEW;
+      if (!reads[p]) index[i] = index[x->in[k]];
     }
+    if (x->op != OP_ALL_GATHER || !loaded(s->g, x->in[0])) continue;
+    gathers[*n] = (Gather){i, s->order.n, 0, 0};
+    index[i] = ++*n;
   }
   qsort(gathers, (size_t)*n, sizeof *gathers, by_use);
   return gathers;
+}
+
+/* Decides where gathers start: where the one units_alive - 1 before is first used, and so many of those before are over, which is
+ * certain where another is read next. */
+static void place_gathers(Arena *arena, Gather *gathers, int n, const bool *reads, int units_alive) {
+  int *use = arena_array(arena, int, n + 1), *last = arena_array(arena, int, n + 1), alive = 0; /* of those that count */
+  for (int j = 0; j < n; j++) {
+    Gather *g = &gathers[j];
+    bool counts = j + units_alive >= n || g->last <= gathers[j + units_alive].use;
+    int ahead = alive - (units_alive - 1), k = alive;
+    g->at = ahead >= alive ? g->use : ahead >= 0 ? use[ahead] : 0;
+    if (!counts) g->at = 0;
+    if (counts && ahead > 0 && g->at <= last[ahead - 1])
+      for (g->at = last[ahead - 1] + 1; g->at < g->use && !reads[g->at];) g->at++;
+    if (g->at > g->use) g->at = g->use;
+    if (j && g->at < gathers[j - 1].at) g->at = gathers[j - 1].at; /* all ranks in one order, that of the uses */
+    if (!counts) continue;
+    use[alive++] = g->use;
+    for (; k > 0 && last[k - 1] > g->last; k--) last[k] = last[k - 1]; /* ascending */
+    last[k] = g->last;
+  }
 }
 
 static int copy_loaded(const Graph *g, int node, Graph *out, int *map) {
@@ -138,18 +164,15 @@ Graph *pass_schedule(const Graph *g, Arena *arena, int units_alive) {
   find_dependence(&s);
   place_all(&s);
   CHECK(s.order.n == nodes);
-  Gather *gathers = find_gathers(&s, &n);
+  bool *reads = arena_array(arena, bool, nodes);
+  Gather *gathers = find_gathers(&s, reads, &n);
+  place_gathers(arena, gathers, n, reads, units_alive);
   bool *early = arena_array(arena, bool, nodes); /* a gather that is placed by its use */
   for (int j = 0; j < n; j++) early[gathers[j].node] = true;
   Graph *out = graph_open_like(g, arena);
   int *map = arena_array(arena, int, nodes), next = 0;
   for (int p = 0; p <= s.order.n; p++) {
-    /* gather j goes before the first use of gather j - (units_alive - 1) */
-    while (next < n && (next < units_alive - 1 || gathers[next - (units_alive - 1)].use <= p)) {
-      const Node *gather = graph_node(g, gathers[next++].node);
-      int source = copy_loaded(g, gather->in[0], out, map);
-      map[gather - g->nodes.at] = graph_copy(out, gather, &source) + 1;
-    }
+    while (next < n && gathers[next].at <= p) copy_loaded(g, gathers[next++].node, out, map);
     if (p == s.order.n || early[s.order.at[p]] || map[s.order.at[p]]) continue;
     const Node *x = graph_node(g, s.order.at[p]);
     int *in = arena_array(arena, int, x->nin);

@@ -59,21 +59,21 @@ static int add_micro(Engine *e, bool first, bool last, const char *name) {
   Arena *scratch = arena_open();
   ModelBatch batch = batch_of(o);
   if (o->logits) batch.head_rows = 0;
-  MicroOptions micro = {o->nominal_tokens, first, o->logits, e->states->scaled};
+  MicroOptions micro = {o->nominal_tokens, first, o->logits, e->states};
   return add_take(e, scratch, graph_micro(scratch, &o->model, &batch, &micro), first, last, name);
 }
 
 static int add_update(Engine *e) {
   const EngineOptions *o = &e->options;
   Arena *scratch = arena_open();
-  UpdateOptions update = {o->adam, o->clip, o->nominal_tokens, MESH_DP_SHARD};
+  UpdateOptions update = {o->adam, o->clip, o->nominal_tokens, MESH_DP_SHARD, MESH_DP_REPLICATE};
   return add_take(e, scratch, graph_update(scratch, e->states, &update), true, true, "update");
 }
 
 static int add_eval(Engine *e) {
   Arena *scratch = arena_open();
   ModelBatch batch = batch_of(&e->options);
-  const Graph *g = graph_eval(scratch, &e->options.model, &batch, MESH_DP_SHARD, e->states->ranks);
+  const Graph *g = graph_eval(scratch, &e->options.model, &batch, e->states, MESH_DP_SHARD, MESH_DP_REPLICATE);
   return add_take(e, scratch, g, true, true, "eval");
 }
 
@@ -99,9 +99,10 @@ Engine *engine_open(Arena *arena, Dev *dev, Comm *comm, Mesh *mesh, const Engine
   *e = (Engine){.arena = arena, .dev = dev, .comm = comm, .mesh = mesh, .options = *options};
   Graph *model = graph_open(arena);
   model_build(model, &options->model, &(ModelBatch){.sequences = 1, .positions = 1});
-  int ranks = mesh_extent(mesh, MESH_DP_SHARD);
-  StateOptions states = {.ranks = ranks,
-                         .sharded = options->sharded && ranks > 1, /* one shard is the whole */
+  StateOptions states = {.shards = mesh_extent(mesh, MESH_DP_SHARD),
+                         .replicas = mesh_extent(mesh, MESH_DP_REPLICATE),
+                         .across = options->across,
+                         .traits = options->traits,
                          .split = options->choices.compute == DT_BF16,
                          .scaled = options->choices.compute == DT_F16};
   e->states = state_table(arena, model, &states);
@@ -120,6 +121,10 @@ void engine_close(Engine *e) {
 }
 
 const StateTable *engine_states(const Engine *engine) { return engine->states; }
+
+StateRank engine_rank(const Engine *e) {
+  return (StateRank){mesh_index(e->mesh, MESH_DP_SHARD), mesh_index(e->mesh, MESH_DP_REPLICATE)};
+}
 
 const Job *engine_job(const Engine *engine) { return engine->job; }
 
@@ -141,7 +146,7 @@ uint64_t engine_hash(const Engine *e) {
 JobStart engine_start(Engine *e) {
   JobStart start = job_start(e->job);
   int32_t *shard = job_var(e->job, "shard", NULL);
-  if (shard) *shard = mesh_index(e->mesh, MESH_DP_SHARD);
+  if (shard) *shard = (int32_t)state_share(e->states, engine_rank(e));
   engine_set_scalar(e, "loss_scale", SCALE_FIRST);
   for (int i = 0; i < LAPS; i++) e->laps[i] = (Lap){dev_event_open(e->dev), dev_event_open(e->dev), false};
   return start;
@@ -149,18 +154,27 @@ JobStart engine_start(Engine *e) {
 
 /* --- parameters and states ------------------------------------------------------------------------------------------------ */
 
-static const char *state_name(const Engine *e, StateSlot slot, int unit) {
-  int i = 0;
-  while (i < e->states->nrows && (e->states->rows[i].slot != slot || e->states->rows[i].unit != unit)) i++;
-  CHECK(i < e->states->nrows);
-  return e->states->rows[i].name;
+/* NULL: there is no such row, as of moments of what is frozen. */
+static const char *find_state(const Engine *e, StateSlot slot, int unit) {
+  for (int i = 0; i < e->states->nrows; i++)
+    if (e->states->rows[i].slot == slot && e->states->rows[i].unit == unit) return e->states->rows[i].name;
+  return NULL;
 }
 
-bool engine_holds(const Engine *e, StateSlot slot, int unit) { return job_size(e->job, state_name(e, slot, unit)) >= 0; }
+static const char *state_name(const Engine *e, StateSlot slot, int unit) {
+  const char *name = find_state(e, slot, unit);
+  CHECK(name);
+  return name;
+}
+
+bool engine_holds(const Engine *e, StateSlot slot, int unit) {
+  const char *name = find_state(e, slot, unit);
+  return name && job_size(e->job, name) >= 0;
+}
 
 /* The Var of the lower halves where the slot's F32s are in two; NULL. */
 static const char *lower_name(const Engine *e, StateSlot slot, int unit) {
-  return e->states->split && slot == SLOT_PARAM ? state_name(e, SLOT_LOWER, unit) : NULL;
+  return e->states->split && slot == SLOT_PARAM ? find_state(e, SLOT_LOWER, unit) : NULL;
 }
 
 void engine_put(Engine *e, StateSlot slot, int unit, int64_t at, int64_t n, JobMake *make, void *self) {
@@ -200,7 +214,7 @@ void engine_init(Engine *e, uint64_t seed) {
   for (int p = 0; p < e->states->nparams; p++) {
     const StateParam *param = &e->states->params[p];
     int64_t first, n, at;
-    if (!state_piece(e->states, p, mesh_index(e->mesh, MESH_DP_SHARD), &first, &n, &at)) continue;
+    if (!state_piece(e->states, p, engine_rank(e), &first, &n, &at)) continue;
     Rng rng = rng_make(seed, RNG_INIT, param->name, 0);
     JobFill fill = {param->init == INIT_NORMAL ? &rng : NULL, (uint64_t)first, param->std, param->init == INIT_ONE};
     job_fill(e->job, state_name(e, SLOT_PARAM, param->unit), lower_name(e, SLOT_PARAM, param->unit), at, n, &fill);
@@ -296,15 +310,22 @@ static void read_grad(const Engine *e, int unit, int64_t at, int64_t n, float *t
 static void whole_tensor(Engine *e, int param, ReadVector *read, float *whole) {
   const StateParam *p = &e->states->params[param];
   const StateUnit *unit = &e->states->units[p->unit];
-  int64_t n = shape_size(&p->shape);
-  if (!e->states->sharded) {
+  int64_t n = shape_size(&p->shape), ranks = comm_size(e->comm), shares = unit->padded / unit->local;
+  if (shares == 1) {
     read(e, p->unit, p->offset, n, whole);
     return;
   }
-  float *mine = xmalloc(sizeof *mine * (size_t)unit->local), *all = xmalloc(sizeof *all * (size_t)unit->padded);
+  float *mine = xmalloc(sizeof *mine * (size_t)unit->local), *all = xmalloc(sizeof *all * (size_t)(unit->local * ranks));
+  float *vector = xmalloc(sizeof *vector * (size_t)unit->padded);
+  int64_t share = state_share(e->states, engine_rank(e)), *which = xmalloc(sizeof *which * (size_t)ranks);
   read(e, p->unit, 0, unit->local, mine);
   comm_gather(e->comm, mine, sizeof *mine * (size_t)unit->local, all);
-  memcpy(whole, all + p->offset, sizeof *whole * (size_t)n);
+  comm_gather(e->comm, &share, sizeof share, which);
+  for (int64_t r = 0; r < ranks; r++)
+    memcpy(vector + which[r] * unit->local, all + r * unit->local, sizeof *vector * (size_t)unit->local);
+  memcpy(whole, vector + p->offset, sizeof *whole * (size_t)n);
+  free(which);
+  free(vector);
   free(all);
   free(mine);
 }

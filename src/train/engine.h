@@ -12,7 +12,8 @@ typedef struct EngineOptions {
   ModelConfig model;
   int64_t sequences, positions; /* of one pass on this rank */
   int64_t passes;               /* micro-steps of a step */
-  bool sharded;                 /* full_shard */
+  bool across;                  /* replicas share out the update; how many there are, and shards, the mesh says */
+  const ParamTraits *traits;    /* as StateOptions' */
   double nominal_tokens;        /* of the global batch */
   AdamW adam;
   double clip;
@@ -26,6 +27,7 @@ typedef struct EngineOptions {
 Engine *engine_open(Arena *arena, Dev *dev, Comm *comm, Mesh *mesh, const EngineOptions *options);
 void engine_close(Engine *engine);
 const StateTable *engine_states(const Engine *engine);
+StateRank engine_rank(const Engine *engine); /* this rank's place among those that hold states */
 const Job *engine_job(const Engine *engine);
 void engine_profile(Engine *engine, Prof *prof); /* after engine_start: as job_profile */
 /* Of the compiled programs and their memory plan: equal on all ranks, or they must not start. */

@@ -1,6 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "src/train/graphs.h"
 
+#include <string.h>
+
 static void scalar_var(Graph *g, const char *name, VarClass class, DType dtype) {
   graph_var(g, (Var){.name = name, .class = class, .dtype = dtype, .shape = shape_scalar()});
 }
@@ -16,6 +18,12 @@ static void output_logits(Graph *g, int logits) {
   ir_store(g, "logits", logits);
 }
 
+static bool is_frozen(const StateTable *states, const char *param) {
+  int i = 0;
+  while (strcmp(states->params[i].name, param)) i++;
+  return states->units[states->params[i].unit].traits.frozen;
+}
+
 Graph *graph_micro(Arena *arena, const ModelConfig *model, const ModelBatch *batch, const MicroOptions *o) {
   Graph *g = graph_open(arena);
   ModelNodes nodes = model_build(g, model, batch);
@@ -26,15 +34,17 @@ Graph *graph_micro(Arena *arena, const ModelConfig *model, const ModelBatch *bat
   if (o->logits) output_logits(g, model_logits(g, &nodes));
   if (o->nominal_tokens == 0) return g;
   int seed = ir_const(g, DT_F32, 1 / o->nominal_tokens);
-  if (o->scaled) {
+  if (o->states->scaled) {
     scalar_var(g, "loss_scale", VAR_STATE, DT_F32);
     seed = ir_mul(g, seed, ir_load(g, "loss_scale"));
   }
-  int *grads = arena_array(arena, int, nodes.n_params);
-  graph_differentiate(g, loss, seed, nodes.params, nodes.n_params, nodes.order, grads);
+  int *grads = arena_array(arena, int, nodes.n_params), *trained = arena_array(arena, int, nodes.n_params), n = 0;
+  for (int i = 0; i < nodes.n_params; i++)
+    if (!is_frozen(o->states, graph_node(g, nodes.params[i])->name)) trained[n++] = nodes.params[i];
+  graph_differentiate(g, loss, seed, trained, n, nodes.order, grads);
   g->phase = PHASE_BACKWARD;
-  for (int i = 0; i < nodes.n_params; i++) {
-    const Node *param = graph_node(g, nodes.params[i]);
+  for (int i = 0; i < n; i++) {
+    const Node *param = graph_node(g, trained[i]);
     const char *name = arena_printf(arena, "grad/%s", param->name);
     if (grads[i] < 0) continue;
     graph_var(g, (Var){.name = name, .class = VAR_CARRY, .dtype = DT_F32, .shape = param->shape});
@@ -50,12 +60,16 @@ static int all_reduce(Graph *g, int x, int axis, int ranks) {
 
 static int scalar_of(Graph *g, int vector, int i) { return ir_reshape(g, ir_slice(g, vector, 0, i, i + 1), shape_scalar()); }
 
-/* Scalars side by side, summed over ranks. */
-static int sum_over_ranks(Graph *g, const int *scalars, int n, int axis, int ranks) {
+/* Over the shards, then over their replicas. */
+static int sum_over_ranks(Graph *g, int x, const StateTable *t, int shard, int replicate) {
+  return all_reduce(g, all_reduce(g, x, shard, t->shards), replicate, t->replicas);
+}
+
+static int side_by_side(Graph *g, const int *scalars, int n) {
   int parts[4];
   CHECK(n <= 4);
   for (int i = 0; i < n; i++) parts[i] = ir_reshape(g, scalars[i], SHAPE(1));
-  return all_reduce(g, ir_concat(g, parts, n, 0), axis, ranks);
+  return ir_concat(g, parts, n, 0);
 }
 
 /* The sum of squares of a vector whose length STATE_PAD divides: over rows, then of the rows.  A long vector has more rows, as
@@ -68,11 +82,13 @@ static int sum_of_squares(Graph *g, int x) {
   return ir_sum_all(g, ir_mul(g, cut, cut));
 }
 
-/* Which elements of this rank's share of a unit belong to matrices; -1: none of them. */
-static int decayed_elements(Graph *g, const StateTable *table, const StateUnit *unit, int shard) {
+/* Which elements of this rank's share of a unit decay: the matrices'; -1: none of them. */
+static int decayed_elements(Graph *g, const StateUnit *unit, int shard) {
+  if (unit->traits.weight_decay >= 0) return ir_const(g, DT_PRED, 1);
   if (unit->decayed == 0) return -1;
   int at = ir_iota(g, DT_I64, SHAPE(unit->local), 0);
-  if (table->sharded) at = ir_add(g, at, ir_mul(g, ir_cast(g, DT_I64, shard), ir_const(g, DT_I64, (double)unit->local)));
+  if (unit->local < unit->padded)
+    at = ir_add(g, at, ir_mul(g, ir_cast(g, DT_I64, shard), ir_const(g, DT_I64, (double)unit->local)));
   return ir_binary(g, OP_LT, at, ir_const(g, DT_I64, (double)unit->decayed));
 }
 
@@ -94,26 +110,68 @@ static void update_scale(Graph *g, int scale, int finite, int apply) {
   ir_store(g, "scale_age", ir_select(g, finite, ir_select(g, old, zero, ir_select(g, apply, older, age)), zero));
 }
 
+/* Of a step, over all ranks. */
+typedef struct Totals {
+  int loss_sum, tokens, squares;
+} Totals;
+
+/* Scalars travel together.  What several ranks hold alike counts once: replicas that do not share out the update have the same
+ * gradients, and of whole units (squares_whole) so has every rank. */
+static Totals sum_totals(Graph *g, const StateTable *t, const UpdateOptions *o, int squares, int squares_whole) {
+  int scalars[] = {ir_load(g, "loss_sum"), ir_load(g, "token_count"), squares};
+  bool shared = t->shards > 1 || t->across;
+  int sums = all_reduce(g, side_by_side(g, scalars, shared ? 3 : 2), o->shard, t->shards);
+  if (shared) squares = scalar_of(g, sums, 2);
+  if (shared && !t->across && t->replicas > 1) sums = ir_slice(g, sums, 0, 0, 2);
+  sums = all_reduce(g, sums, o->replicate, t->replicas);
+  if (t->across) squares = scalar_of(g, sums, 2);
+  return (Totals){scalar_of(g, sums, 0), scalar_of(g, sums, 1), ir_add(g, squares, squares_whole)};
+}
+
+/* One unit's parameters and moments; grad: with all factors. */
+static void update_unit(Graph *g, const StateTable *table, const StateUnit *unit, const AdamW *run, AdamWShared shared, int grad,
+                        int shard) {
+  const char *name[STATE_SLOTS];
+  int state[STATE_SLOTS], last = table->split ? SLOT_LOWER : SLOT_V;
+  AdamW adam = *run;
+  if (unit->traits.weight_decay >= 0) adam.weight_decay = unit->traits.weight_decay;
+  if (unit->traits.lr_factor != 1) shared.lr = ir_scale(g, shared.lr, unit->traits.lr_factor);
+  for (int slot = SLOT_PARAM; slot <= last; slot++) {
+    name[slot] = arena_printf(g->arena, "%s/%s", state_slot_name((StateSlot)slot), unit->name);
+    DType dtype = state_slot_type(table, (StateSlot)slot);
+    graph_var(g, (Var){.name = name[slot], .class = VAR_STATE, .dtype = dtype, .shape = SHAPE(unit->local)});
+    state[slot] = ir_load(g, name[slot]);
+  }
+  if (table->split) state[SLOT_PARAM] = ir_binary(g, OP_JOIN, state[SLOT_PARAM], state[SLOT_LOWER]);
+  adamw_update(g, &adam, &shared, grad, decayed_elements(g, unit, shard), &state[SLOT_PARAM], &state[SLOT_M], &state[SLOT_V]);
+  if (table->split) {
+    state[SLOT_LOWER] = ir_unary(g, OP_LOWER, state[SLOT_PARAM]);
+    state[SLOT_PARAM] = ir_unary(g, OP_UPPER, state[SLOT_PARAM]);
+  }
+  for (int slot = SLOT_PARAM; slot <= last; slot++) ir_store(g, name[slot], state[slot]);
+}
+
 /* norm -> one all-reduce of scalars -> factor -> AdamW.  The gradient carries the seed 1/nominal and the loss's scale; the factor
  * makes it 1/actual, takes the scale off and clips in one multiplication. */
 Graph *graph_update(Arena *arena, const StateTable *table, const UpdateOptions *o) {
   Graph *g = graph_open(arena);
-  int *grad = arena_array(arena, int, table->nunits), squares = ir_const(g, DT_F32, 0);
+  int *grad = arena_array(arena, int, table->nunits), zero = ir_const(g, DT_F32, 0), squares = zero, whole = zero;
   scalar_var(g, "loss_sum", VAR_CARRY, DT_F32);
   scalar_var(g, "token_count", VAR_CARRY, DT_F32);
   scalar_var(g, "updates", VAR_STATE, DT_F32);
   scalar_var(g, "lr", VAR_STEP, DT_F32);
   scalar_var(g, "shard", VAR_STEP, DT_I32);
   for (int u = 0; u < table->nunits; u++) {
-    const char *name = state_grad(arena, &table->units[u]);
-    graph_var(g, (Var){.name = name, .class = VAR_CARRY, .dtype = DT_F32, .shape = SHAPE(table->units[u].local)});
+    const StateUnit *unit = &table->units[u];
+    const char *name = state_grad(arena, unit);
+    if (unit->traits.frozen) continue;
+    graph_var(g, (Var){.name = name, .class = VAR_CARRY, .dtype = DT_F32, .shape = SHAPE(unit->local)});
     grad[u] = ir_load(g, name);
-    squares = ir_add(g, squares, sum_of_squares(g, grad[u]));
+    int *sum = unit->traits.whole ? &whole : &squares;
+    *sum = ir_add(g, *sum, sum_of_squares(g, grad[u]));
   }
-  int scalars[] = {ir_load(g, "loss_sum"), ir_load(g, "token_count"), squares};
-  int sums = sum_over_ranks(g, scalars, table->sharded ? 3 : 2, o->axis, table->ranks); /* replicated gradients count once */
-  int loss_sum = scalar_of(g, sums, 0), tokens = scalar_of(g, sums, 1);
-  if (table->sharded) squares = scalar_of(g, sums, 2);
+  Totals totals = sum_totals(g, table, o, squares, whole);
+  int tokens = totals.tokens;
   int counted = ir_binary(g, OP_MAX, tokens, ir_const(g, DT_F32, 1));
   int ratio = ir_div(g, ir_const(g, DT_F32, o->nominal_tokens), counted), scale = ir_const(g, DT_F32, 1);
   if (table->scaled) {
@@ -121,7 +179,7 @@ Graph *graph_update(Arena *arena, const StateTable *table, const UpdateOptions *
     scale = ir_load(g, "loss_scale");
     ratio = ir_div(g, ratio, scale);
   }
-  int norm = ir_mul(g, ir_unary(g, OP_SQRT, squares), ratio), factor = ratio;
+  int norm = ir_mul(g, ir_unary(g, OP_SQRT, totals.squares), ratio), factor = ratio;
   if (o->clip > 0) { /* as torch.nn.utils.clip_grad_norm_ */
     int limit = ir_div(g, ir_const(g, DT_F32, o->clip), ir_add(g, norm, ir_const(g, DT_F32, 1e-6)));
     factor = ir_mul(g, ratio, ir_binary(g, OP_MIN, limit, ir_const(g, DT_F32, 1)));
@@ -130,39 +188,24 @@ Graph *graph_update(Arena *arena, const StateTable *table, const UpdateOptions *
   int finite = ir_unary(g, OP_FINITE, norm), apply = ir_binary(g, OP_AND, finite, some);
   int updates = ir_load(g, "updates"), shard = ir_load(g, "shard"), one = ir_const(g, DT_F32, 1);
   AdamWShared shared = adamw_shared(g, &o->adam, ir_load(g, "lr"), updates, apply);
-  int metrics[METRICS] = {ir_div(g, loss_sum, counted), norm, tokens, ir_cast(g, DT_F32, apply), scale};
-  for (int u = 0; u < table->nunits; u++) {
-    const StateUnit *unit = &table->units[u];
-    const char *name[STATE_SLOTS];
-    int state[STATE_SLOTS], last = table->split ? SLOT_LOWER : SLOT_V;
-    for (int slot = SLOT_PARAM; slot <= last; slot++) {
-      name[slot] = arena_printf(arena, "%s/%s", state_slot_name((StateSlot)slot), unit->name);
-      DType dtype = state_slot_type(table, (StateSlot)slot);
-      graph_var(g, (Var){.name = name[slot], .class = VAR_STATE, .dtype = dtype, .shape = SHAPE(unit->local)});
-      state[slot] = ir_load(g, name[slot]);
-    }
-    if (table->split) state[SLOT_PARAM] = ir_binary(g, OP_JOIN, state[SLOT_PARAM], state[SLOT_LOWER]);
-    adamw_update(g, &o->adam, &shared, ir_mul(g, grad[u], factor), decayed_elements(g, table, unit, shard), &state[SLOT_PARAM],
-                 &state[SLOT_M], &state[SLOT_V]);
-    if (table->split) {
-      state[SLOT_LOWER] = ir_unary(g, OP_LOWER, state[SLOT_PARAM]);
-      state[SLOT_PARAM] = ir_unary(g, OP_UPPER, state[SLOT_PARAM]);
-    }
-    for (int slot = SLOT_PARAM; slot <= last; slot++) ir_store(g, name[slot], state[slot]);
-  }
+  int metrics[METRICS] = {ir_div(g, totals.loss_sum, counted), norm, tokens, ir_cast(g, DT_F32, apply), scale};
+  for (int u = 0; u < table->nunits; u++)
+    if (!table->units[u].traits.frozen)
+      update_unit(g, table, &table->units[u], &o->adam, shared, ir_mul(g, grad[u], factor), shard);
   ir_store(g, "updates", ir_select(g, apply, ir_add(g, updates, one), updates));
   if (table->scaled) update_scale(g, scale, finite, apply);
   store_metrics(g, metrics);
   return g;
 }
 
-Graph *graph_eval(Arena *arena, const ModelConfig *model, const ModelBatch *batch, int axis, int ranks) {
+Graph *graph_eval(Arena *arena, const ModelConfig *model, const ModelBatch *batch, const StateTable *states, int shard,
+                  int replicate) {
   Graph *g = graph_open(arena);
   ModelNodes nodes = model_build(g, model, batch);
   int sums[2];
   model_loss(g, &nodes, batch, &sums[0], &sums[1]);
   graph_var(g, (Var){.name = "eval", .class = VAR_OUTPUT, .dtype = DT_F32, .shape = SHAPE(2)});
-  ir_store(g, "eval", sum_over_ranks(g, sums, 2, axis, ranks));
+  ir_store(g, "eval", sum_over_ranks(g, side_by_side(g, sums, 2), states, shard, replicate));
   return g;
 }
 

@@ -3,7 +3,7 @@
  *
  * Vars that programs share, beside the model's inputs (model.h), units and their gradients (pass.h):
  *   loss_sum, token_count   carried: this rank's sums over the micro-steps of a step
- *   lr, shard               step scalars: the learning rate; which shard of a unit this rank holds
+ *   lr, shard               step scalars: the learning rate; which of a unit's shares this rank holds (state_share)
  *   updates                 state: updates applied so far
  *   loss_scale, scale_age   states, where the loss is scaled: what it is multiplied by, and the updates since that changed
  *   metrics                 output of the update: METRIC_… below; the same on all ranks
@@ -29,17 +29,21 @@ typedef struct UpdateOptions {
   AdamW adam;
   double clip;           /* 0: none */
   double nominal_tokens; /* what the micro-steps were seeded with: of the global batch */
-  int axis;
+  int shard, replicate;  /* axes of the mesh */
 } UpdateOptions;
 
-/* first: the carried sums start here.  logits: verify wants them.  nominal_tokens 0: no gradients. */
+/* first: the carried sums start here.  logits: verify wants them.  nominal_tokens 0: no gradients.  states: which parameters are
+ * frozen, and whether the loss is scaled. */
 typedef struct MicroOptions {
   double nominal_tokens;
-  bool first, logits, scaled;
+  bool first, logits;
+  const StateTable *states;
 } MicroOptions;
 Graph *graph_micro(Arena *arena, const ModelConfig *model, const ModelBatch *batch, const MicroOptions *options);
 Graph *graph_update(Arena *arena, const StateTable *table, const UpdateOptions *options);
-Graph *graph_eval(Arena *arena, const ModelConfig *model, const ModelBatch *batch, int axis, int ranks);
+/* Sums of all ranks.  shard, replicate: as in UpdateOptions. */
+Graph *graph_eval(Arena *arena, const ModelConfig *model, const ModelBatch *batch, const StateTable *states, int shard,
+                  int replicate);
 Graph *graph_generate(Arena *arena, const ModelConfig *model, int64_t positions);
 
 #endif

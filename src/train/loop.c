@@ -46,7 +46,8 @@ static void find_nonfinite(const Run *run, char *text, size_t nbytes) {
   Search s = {false, false};
   for (int p = 0; p < states->nparams && !s.found; p++) {
     int64_t first, n, at;
-    if (!state_piece(states, p, mesh_index(run->mesh, MESH_DP_SHARD), &first, &n, &at)) continue;
+    if (states->units[states->params[p].unit].traits.frozen) continue;
+    if (!state_piece(states, p, engine_rank(run->engine), &first, &n, &at)) continue;
     engine_get_grad(run->engine, states->params[p].unit, at, n, search, &s);
     if (s.found)
       snprintf(text, nbytes, "%s first in %s gradient, rank %d (%s)", s.nan ? "nan" : "inf", states->params[p].name,

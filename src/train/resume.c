@@ -151,9 +151,9 @@ void run_find(Run *run) {
 
 void run_load(Run *run) {
   if (run->ckpt)
-    states_load(run->engine, run->mesh, run->ckpt);
+    states_load(run->engine, run->ckpt);
   else if (run->config->model.from)
-    setup_weights(run->engine, run->dev, run->comm, run->mesh, run->config->model.from);
+    setup_weights(run->engine, run->dev, run->comm, run->config->model.from);
   else
     engine_init(run->engine, (uint64_t)run->config->run.seed);
   if (run_speaks(run)) {

@@ -36,10 +36,6 @@ void run_check_room(const Run *run) {
          human_bytes(left, b));
 }
 
-static const char *strategy_name(const Config *c) {
-  return c->parallel.strategy == STRATEGY_FULL_SHARD ? "full_shard" : "no_shard";
-}
-
 static bool write_states(const Run *run, Why *why) {
   Arena *arena = arena_open();
   char loss[NUM_TEXT];
@@ -47,7 +43,7 @@ static bool write_states(const Run *run, Why *why) {
   CkptText facts[] = {
       {"tokens", arena_printf(arena, "%lld", (long long)(run->step * run->batch.tokens))},
       {"loss", num_double(run->loss, loss)},
-      {"strategy", strategy_name(run->config)},
+      {"strategy", config_word(run->config, "parallel.strategy")},
       {"ranks", arena_printf(arena, "%d", comm_size(run->comm))},
       {"data_tokens", arena_printf(arena, "%lld", (long long)data_tokens(run->data))},
       {"epoch_sequences", arena_printf(arena, "%lld", (long long)data_epoch_sequences(run->data))},
@@ -58,7 +54,7 @@ static bool write_states(const Run *run, Why *why) {
                      .n_texts = sizeof texts / sizeof *texts,
                      .facts = facts,
                      .n_facts = sizeof facts / sizeof *facts};
-  bool ok = try_states_save(run->comm, run->mesh, run->engine, &save, why);
+  bool ok = try_states_save(run->comm, run->engine, &save, why);
   arena_close(arena);
   return ok;
 }

@@ -104,7 +104,8 @@ EngineOptions setup_options(const Config *c, const ModelConfig *model, int threa
   return (EngineOptions){
       .model = *model,
       .positions = c->train.seq_len,
-      .sharded = c->parallel.strategy == STRATEGY_FULL_SHARD,
+      .across = c->parallel.strategy == STRATEGY_SHARD_OPT || c->parallel.strategy == STRATEGY_SHARD_GRAD_OP ||
+                c->parallel.hybrid_optimizer == HYBRID_SHARD,
       .adam = {c->train.beta1, c->train.beta2, c->train.eps, c->train.weight_decay},
       .clip = c->train.grad_clip,
       .choices = {.forget = forgets[c->memory.recompute],
@@ -235,10 +236,25 @@ Dev *setup_device(const Config *c, Comm *comm, int threads, const char *fallback
   return dev_open(&options);
 }
 
-Mesh *setup_mesh(Comm *comm) {
-  int extent[MESH_AXES] = {1, 1, 1, 1, 1};
-  extent[MESH_DP_SHARD] = comm_size(comm);
-  return mesh_open(comm, extent);
+/* Ranks that share a copy of the parameters, where that is for the run file to say. */
+static int shard_degree(const Config *c, const Comm *comm) {
+  int ranks = comm_size(comm), asked = (int)c->parallel.shard_degree, degree = asked ? asked : ranks / comm_nodes(comm);
+  if (ranks % degree == 0) return degree;
+  int below = degree, above = degree;
+  while (ranks % below) below--;
+  while (above < ranks && ranks % above) above++;
+  if (above > ranks) above = ranks;
+  char help[80];
+  snprintf(help, sizeof help, "parallel.shard_degree: %d or %d", below, above);
+  config_fail(c, asked ? "parallel.shard_degree" : "parallel.strategy", help, "%d ranks cannot be cut into groups of %d%s", ranks,
+              degree, asked ? "" : ", a node's");
+}
+
+Mesh *setup_mesh(const Config *c, Comm *comm) {
+  static const bool whole[] = {
+      [STRATEGY_NO_SHARD] = true, [STRATEGY_SHARD_OPT] = true, [STRATEGY_SHARD_GRAD_OP] = true, [STRATEGY_FULL_SHARD] = false};
+  if (c->parallel.strategy == STRATEGY_HYBRID_SHARD) return mesh_data_parallel(comm, shard_degree(c, comm));
+  return mesh_data_parallel(comm, whole[c->parallel.strategy] ? 1 : comm_size(comm));
 }
 
 /* --- weights -------------------------------------------------------------------------------------------------------------- */
@@ -305,14 +321,14 @@ static void read_weights(void *self, int64_t first, int64_t n, void *to) {
   dev_parallel(part.dev, (n + WEIGHTS_AT_ONCE - 1) / WEIGHTS_AT_ONCE, read_some, &part);
 }
 
-void setup_weights(Engine *engine, Dev *dev, Comm *comm, Mesh *mesh, const char *path) {
+void setup_weights(Engine *engine, Dev *dev, Comm *comm, const char *path) {
   Safetensors *s = safetensors_open(path);
   const StateTable *states = engine_states(engine);
   refuse_extra(s, states);
   for (int p = 0; p < states->nparams; p++) {
     WeightRange range = {.dev = dev, .from = s, .tensor = find_weight(s, &states->params[p], path)};
     int64_t n, at;
-    if (!state_piece(states, p, mesh_index(mesh, MESH_DP_SHARD), &range.first, &n, &at)) continue;
+    if (!state_piece(states, p, engine_rank(engine), &range.first, &n, &at)) continue;
     engine_put(engine, SLOT_PARAM, states->params[p].unit, at, n, read_weights, &range);
   }
   safetensors_close(s);

@@ -260,7 +260,7 @@ Run *run_open(int argc, char **argv) {
   times.mpi = lap(&at);
   run->lines = lines_open(comm_rank(run->comm));
   load_config(run, argc, argv);
-  run->mesh = setup_mesh(run->comm);
+  run->mesh = setup_mesh(run->config, run->comm);
   load_model(run);
   open_folder(run);
   open_data(run);

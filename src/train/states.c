@@ -28,27 +28,17 @@ static void feed(void *self, CkptTake *take, void *taker) {
 
 static const char *scalar_path(Arena *arena, const StateRow *row) { return arena_printf(arena, "/state/%s", row->name); }
 
-/* This rank's shard; or where every rank has all, an equal part. */
-static CkptPiece piece_of(const StateTable *states, Mesh *mesh, int p, Source *source) {
-  const StateParam *param = &states->params[p];
-  int64_t n = shape_size(&param->shape), first = 0, r = mesh_index(mesh, MESH_DP_SHARD), R = states->ranks;
-  if (states->sharded) {
-    if (!state_piece(states, p, (int)r, &first, &source->n, &source->at)) source->n = 0;
-  } else {
-    first = n / R * r + (r < n % R ? r : n % R);
-    source->n = n / R + (r < n % R);
-    source->at = param->offset + first;
-  }
-  return (CkptPiece){.first = first, .n = source->n, .feed = feed, .self = source};
-}
-
-static CkptTensor tensor_of(Arena *arena, Mesh *mesh, const Engine *engine, StateSlot slot, int p) {
+static CkptTensor tensor_of(Arena *arena, const Engine *engine, StateSlot slot, int p) {
   const StateTable *states = engine_states(engine);
   const StateParam *param = &states->params[p];
   CkptPiece *piece = arena_new(arena, CkptPiece);
   Source *source = arena_new(arena, Source);
   *source = (Source){engine, slot, param->unit, 0, 0};
-  *piece = piece_of(states, mesh, p, source);
+  *piece = (CkptPiece){.feed = feed, .self = source};
+  if (state_piece_once(states, p, engine_rank(engine), &piece->first, &piece->n, &source->at))
+    source->n = piece->n;
+  else
+    piece->n = 0;
   CkptTensor t = {.path = tensor_path(arena, slot, param),
                   .dtype = DT_F32,
                   .rank = param->shape.rank,
@@ -58,13 +48,14 @@ static CkptTensor tensor_of(Arena *arena, Mesh *mesh, const Engine *engine, Stat
   return t;
 }
 
-bool try_states_save(Comm *comm, Mesh *mesh, const Engine *engine, const StatesSave *save, Why *why) {
+bool try_states_save(Comm *comm, const Engine *engine, const StatesSave *save, Why *why) {
   Arena *arena = arena_open();
   const StateTable *states = engine_states(engine);
   bool first = comm_rank(comm) == 0;
   CkptTensor *tensors = arena_array(arena, CkptTensor, STATE_SLOTS * states->nparams + states->nrows), *t = tensors;
   for (StateSlot slot = SLOT_PARAM; slot <= SLOT_V; slot++)
-    for (int p = 0; p < states->nparams; p++) *t++ = tensor_of(arena, mesh, engine, slot, p);
+    for (int p = 0; p < states->nparams; p++)
+      if (engine_holds(engine, slot, states->params[p].unit)) *t++ = tensor_of(arena, engine, slot, p);
   for (int i = 0; i < states->nrows; i++) {
     if (states->rows[i].slot != SLOT_SCALAR) continue;
     float *value = arena_new(arena, float);
@@ -115,7 +106,7 @@ static void load_scalar(Engine *engine, const Ckpt *ckpt, const StateRow *row, A
   engine_set_scalar(engine, row->name, value);
 }
 
-void states_load(Engine *engine, Mesh *mesh, const Ckpt *ckpt) {
+void states_load(Engine *engine, const Ckpt *ckpt) {
   Arena *arena = arena_open();
   const StateTable *states = engine_states(engine);
   for (StateSlot slot = SLOT_PARAM; slot <= SLOT_V; slot++)
@@ -125,7 +116,7 @@ void states_load(Engine *engine, Mesh *mesh, const Ckpt *ckpt) {
       int64_t n, at;
       if (!engine_holds(engine, slot, param->unit)) continue; /* moments, of an engine that does not train */
       check_shape(ckpt, saved.path, &param->shape);
-      if (!state_piece(states, p, mesh_index(mesh, MESH_DP_SHARD), &saved.first, &n, &at)) continue;
+      if (!state_piece(states, p, engine_rank(engine), &saved.first, &n, &at)) continue;
       engine_put(engine, slot, param->unit, at, n, read_part, &saved);
     }
   for (int i = 0; i < states->nrows; i++)

@@ -21,11 +21,11 @@ typedef struct StatesSave {
 } StatesSave;
 
 /* All ranks; as try_ckpt_write. */
-bool try_states_save(Comm *comm, Mesh *mesh, const Engine *engine, const StatesSave *save, Why *why);
+bool try_states_save(Comm *comm, const Engine *engine, const StatesSave *save, Why *why);
 
 /* After engine_start.  Fills this rank's parameters and, where the engine trains, its moments and the count of updates; a
  * tensor that is not there or has another shape is an input error that names it. */
-void states_load(Engine *engine, Mesh *mesh, const Ckpt *ckpt);
+void states_load(Engine *engine, const Ckpt *ckpt);
 
 /* /run/model both ways. */
 const char *states_model_text(Arena *arena, const ModelConfig *model);

@@ -39,7 +39,7 @@ int main(int argc, char **argv) {
   double before = peak_mib(), begin = clock_seconds();
   Arena *arena = arena_open();
   Comm *comm = comm_self();
-  Mesh *mesh = setup_mesh(comm);
+  Mesh *mesh = mesh_data_parallel(comm, 1);
   Dev *dev = dev_open(&(DevOptions){.kind = "cpu", .compiler = "cc", .threads = (int)threads});
   EngineOptions o = {.model = model, .sequences = B, .positions = S, .passes = 1, .nominal_tokens = (double)(B * S)};
   o.adam = (AdamW){0.9, 0.95, 1e-8, 0.1};

@@ -51,7 +51,8 @@ static int count_stray(Engine *engine) {
   int stray = 0;
   for (StateSlot slot = SLOT_PARAM; slot <= SLOT_V; slot++)
     for (int u = 0; u < t->nunits; u++) {
-      int64_t n = t->units[u].local, first = t->sharded ? me * n : 0;
+      if (!engine_holds(engine, slot, u)) continue;
+      int64_t n = t->units[u].local, first = t->units[u].traits.whole ? 0 : state_share(t, engine_rank(engine)) * n;
       float *at = xmalloc(sizeof *at * (size_t)n);
       engine_read(engine, slot, u, 0, n, at);
       for (int64_t i = 0; i < n; i++) stray += first + i >= t->units[u].n && at[i] != 0;
@@ -60,10 +61,11 @@ static int count_stray(Engine *engine) {
   return stray;
 }
 
-static Trained train(Arena *arena, const EngineOptions *o) {
+static Trained train(Arena *arena, const EngineOptions *o, int shards) {
   Trained t = {.nparams = 0};
   Dev *dev = dev_open(&(DevOptions){.kind = "cpu", .compiler = "none", .cache = check_folder(), .threads = 1});
-  Engine *engine = engine_open(arena, dev, comm, mesh, o);
+  Mesh *split = mesh_data_parallel(comm, shards);
+  Engine *engine = engine_open(arena, dev, comm, split, o);
   engine_start(engine);
   engine_init(engine, 3);
   for (int s = 0; s < STEPS; s++) {
@@ -83,6 +85,7 @@ static Trained train(Arena *arena, const EngineOptions *o) {
   }
   EXPECT(count_stray(engine) == 0);
   engine_close(engine);
+  mesh_close(split);
   dev_close(dev);
   return t;
 }
@@ -114,25 +117,68 @@ static void expect_near(const Trained *a, const Trained *b) {
   }
 }
 
+/* Every third parameter stays whole. */
+static const ParamTraits *some_whole(void) {
+  static ParamTraits traits[PARAMS];
+  for (int i = 0; i < PARAMS; i++) traits[i] = (ParamTraits){.whole = i % 3 == 0, .lr_factor = 1, .weight_decay = -1};
+  return traits;
+}
+
 TEST(however_it_is_split_the_training_is_the_same_and_padding_stays_zero) {
+  enum { ONE, GROUP, ALL };
+  int group = R == 4 ? 2 : 1, degree[] = {[ONE] = 1, [GROUP] = group, [ALL] = R};
   static const struct {
-    bool sharded, whole, recompute, tied;
-  } ways[] = {{false, false, false, false}, {true, false, false, false}, {true, true, true, false},
-              {false, false, true, true},   {true, false, true, true},   {true, true, false, true}};
+    int shards;
+    bool across, whole, recompute, tied, ignore;
+  } ways[] = {
+      {ONE, false, true, false, false, false}, {ALL, false, false, false, false, false}, {ALL, false, true, true, false, true},
+      {ONE, true, true, false, false, false},  {ONE, true, false, true, false, true},    {GROUP, false, false, false, false, false},
+      {GROUP, true, true, true, false, false}, {GROUP, true, false, false, false, true}, {ONE, false, true, true, true, false},
+      {ALL, false, false, true, true, false},  {ALL, false, true, false, true, false},   {ONE, true, true, true, true, true},
+      {ONE, true, false, false, true, false},  {GROUP, false, true, false, true, true},  {GROUP, true, false, true, true, false},
+  };
   Arena *arena = arena_open();
   Trained base[2]; /* untied, tied: the first of either */
   bool have[2] = {false, false};
   for (size_t i = 0; i < sizeof ways / sizeof *ways; i++) {
     EngineOptions o = options();
-    o.sharded = ways[i].sharded;
+    o.across = ways[i].across;
+    o.traits = ways[i].ignore ? some_whole() : NULL;
     o.choices.whole = ways[i].whole;
     o.choices.forget = ways[i].recompute ? FORGET_BLOCKS : FORGET_NOTHING;
     o.model.tied = ways[i].tied;
-    Trained t = train(arena, &o);
+    Trained t = train(arena, &o, degree[ways[i].shards]);
     expect_same_on_all_ranks(arena, &t);
     if (have[o.model.tied]) expect_near(&base[o.model.tied], &t);
     if (!have[o.model.tied]) base[o.model.tied] = t;
     have[o.model.tied] = true;
   }
+  arena_close(arena);
+}
+
+/* Fifty at a time are gathered where there are four units: none has to wait, and none comes twice. */
+TEST(units_alive_change_no_bit) {
+  Arena *arena = arena_open();
+  EngineOptions o = options();
+  Trained base = train(arena, &o, R);
+  for (int alive = 1; alive <= 50; alive = alive < 4 ? alive + 1 : alive + 46) {
+    o.choices.units_alive = alive;
+    Trained t = train(arena, &o, R);
+    for (int s = 0; s < STEPS; s++) EXPECT(!memcmp(&base.step[s], &t.step[s], sizeof t.step[s]));
+    for (int p = 0; p < t.nparams; p++) EXPECT(!memcmp(base.param[p], t.param[p], sizeof(float) * (size_t)t.n[p]));
+  }
+  arena_close(arena);
+}
+
+/* What is frozen stays as it was; the rest moves, as it does alone where gradients do not depend on it. */
+TEST(frozen_parameters_stay_and_a_factor_is_a_rate) {
+  static ParamTraits traits[PARAMS];
+  Arena *arena = arena_open();
+  for (int i = 0; i < PARAMS; i++) traits[i] = (ParamTraits){.frozen = i % 2 == 1, .lr_factor = 1, .weight_decay = -1};
+  EngineOptions o = options(), still = o;
+  o.traits = traits;
+  still.traits = arena_array(arena, ParamTraits, PARAMS); /* a factor of zero: nothing moves, though nothing is frozen */
+  Trained t = train(arena, &o, R), begin = train(arena, &still, R);
+  for (int p = 0; p < t.nparams; p++) EXPECT((p % 2 == 1) == !memcmp(t.param[p], begin.param[p], sizeof(float) * (size_t)t.n[p]));
   arena_close(arena);
 }

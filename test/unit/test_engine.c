@@ -226,36 +226,6 @@ TEST(recomputation_changes_no_bit_of_the_interpreter) {
   expect_no_change(&o, &other);
 }
 
-TEST(gathered_units_change_no_bit) {
-  EngineOptions o = options();
-  o.sharded = true;
-  for (int alive = 1; alive <= 8; alive += 7) {
-    EngineOptions other = o;
-    other.choices.units_alive = alive;
-    other.choices.forget = alive > 1 ? FORGET_BLOCKS : FORGET_NOTHING;
-    expect_no_change(&o, &other);
-  }
-}
-
-/* In one pass; with more, gradients are added up in another order. */
-TEST(one_shard_is_no_shard) {
-  EngineOptions o = options();
-  o.passes = 1;
-  o.nominal_tokens = TOKENS;
-  EngineOptions other = o;
-  other.sharded = true;
-  expect_no_change(&o, &other);
-}
-
-TEST(one_shard_is_no_shard_for_the_interpreter) {
-  EngineOptions o = options();
-  o.interpreted = true;
-  o.model.tied = true;
-  EngineOptions other = o;
-  other.sharded = other.choices.whole = true;
-  expect_no_change(&o, &other);
-}
-
 /* --- compiled, unfused and interpreted ------------------------------------------------------------------------------------ */
 
 static void expect_near(const Trained *a, const Trained *b, double tolerance) {
@@ -281,48 +251,37 @@ TEST(fused_is_unfused_is_interpreted) {
 
 /* First, middle and last micro-step on the same tokens are as one: thrice the sums, the same means. */
 TEST(a_batch_three_times_has_the_same_mean_and_gradient) {
-  for (int i = 0; i < 3; i++) {
-    EngineOptions one = options();
-    one.sharded = i > 0;
-    one.choices.whole = i > 1;
-    EngineOptions three = one;
-    one.passes = 1;
-    one.nominal_tokens = TOKENS;
-    three.passes = 3;
-    three.nominal_tokens = 3 * TOKENS;
-    Trained a = train_on(&one, 1), b = train_on(&three, 1);
-    for (int s = 0; s < STEPS; s++) {
-      EXPECT_NEAR(a.step[s].loss, b.step[s].loss, 1e-5);
-      EXPECT_NEAR(a.step[s].grad_norm, b.step[s].grad_norm, 1e-4);
-      EXPECT(3 * a.step[s].tokens == b.step[s].tokens);
-    }
-    arena_close(a.arena);
-    arena_close(b.arena);
+  EngineOptions one = options(), three = one;
+  one.passes = 1;
+  one.nominal_tokens = TOKENS;
+  three.passes = 3;
+  three.nominal_tokens = 3 * TOKENS;
+  Trained a = train_on(&one, 1), b = train_on(&three, 1);
+  for (int s = 0; s < STEPS; s++) {
+    EXPECT_NEAR(a.step[s].loss, b.step[s].loss, 1e-5);
+    EXPECT_NEAR(a.step[s].grad_norm, b.step[s].grad_norm, 1e-4);
+    EXPECT(3 * a.step[s].tokens == b.step[s].tokens);
   }
+  arena_close(a.arena);
+  arena_close(b.arena);
 }
 
 /* --- memory and padding ----------------------------------------------------------------------------------------------------- */
 
 TEST(what_is_planned_is_allocated) {
-  for (int i = 0; i < 2; i++) {
-    EngineOptions o = options();
-    o.sharded = i;
-    Trained t = train(&o);
-    EXPECT(t.allocated == t.memory.vars + t.memory.tables + t.memory.transient);
-    EXPECT(t.memory.vars >= t.memory.states + t.memory.carried + t.memory.inputs);
-    arena_close(t.arena);
-  }
+  EngineOptions o = options();
+  Trained t = train(&o);
+  EXPECT(t.allocated == t.memory.vars + t.memory.tables + t.memory.transient);
+  EXPECT(t.memory.vars >= t.memory.states + t.memory.carried + t.memory.inputs);
+  arena_close(t.arena);
 }
 
 TEST(padding_stays_zero) {
   EngineOptions o = options();
-  for (int i = 0; i < 2; i++) {
-    o.sharded = i;
-    Trained t = train(&o);
-    expect_trained(&t);
-    EXPECT(t.stray == 0);
-    arena_close(t.arena);
-  }
+  Trained t = train(&o);
+  expect_trained(&t);
+  EXPECT(t.stray == 0);
+  arena_close(t.arena);
 }
 
 /* --- initial weights -------------------------------------------------------------------------------------------------------- */

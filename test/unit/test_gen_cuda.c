@@ -47,7 +47,7 @@ static void add_programs(CudaKernels *kernels, const EngineOptions *o, int progr
   Arena *arena = arena_open();
   Comm *comm = comm_self();
   Dev *dev = dev_open(&(DevOptions){.kind = "null", .threads = 1});
-  Engine *engine = engine_open(arena, dev, comm, setup_mesh(comm), o);
+  Engine *engine = engine_open(arena, dev, comm, mesh_data_parallel(comm, 1), o);
   for (int i = 0; i < programs; i++) {
     const Program *p = job_program(engine_job(engine), i);
     for (int s = 0; s < p->nsteps; s++)

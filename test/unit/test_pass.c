@@ -23,6 +23,22 @@ static int number_after(const char *options, const char *name, int otherwise) {
   return at ? atoi(at + strlen(name)) : otherwise;
 }
 
+/* "ignore=NAME", "freeze=NAME": of one parameter. */
+static const ParamTraits *traits_of(Arena *arena, const Graph *g, const char *options) {
+  ParamTraits *traits = arena_array(arena, ParamTraits, g->vars.n + 1);
+  const char *ignore = strstr(options, "ignore="), *freeze = strstr(options, "freeze=");
+  for (int i = 0, p = 0; i < g->vars.n; i++) {
+    const char *name = g->vars.at[i].name;
+    size_t n = strlen(name);
+    if (g->vars.at[i].class != VAR_PARAM) continue;
+    traits[p++] = (ParamTraits){.whole = ignore && !strncmp(ignore + 7, name, n) && strchr(" ,", ignore[7 + n]),
+                                .frozen = freeze && !strncmp(freeze + 7, name, n) && strchr(" ,", freeze[7 + n]),
+                                .lr_factor = 1,
+                                .weight_decay = -1};
+  }
+  return traits;
+}
+
 static const Graph *run_pass(Arena *arena, const Graph *g, const char *options) {
   if (!strncmp(options, "recompute", 9)) return pass_recompute(g, arena, strstr(options, "cheap") ? FORGET_CHEAP : FORGET_BLOCKS);
   if (!strncmp(options, "accumulate", 10)) return pass_accumulate(g, arena);
@@ -33,12 +49,16 @@ static const Graph *run_pass(Arena *arena, const Graph *g, const char *options) 
   }
   CHECK(!strncmp(options, "shard", 5));
   StateTable *table = state_table(arena, g,
-                                  &(StateOptions){.ranks = number_after(options, "ranks=", 1),
-                                                  .sharded = strstr(options, " sharded"),
-                                                  .split = strstr(options, " split")});
+                                  &(StateOptions){.shards = number_after(options, "shards=", 1),
+                                                  .replicas = number_after(options, "replicas=", 1),
+                                                  .across = strstr(options, " across"),
+                                                  .split = strstr(options, " split"),
+                                                  .traits = traits_of(arena, g, options)});
   ShardOptions o = {.compute = strstr(options, " bf16") ? DT_BF16 : DT_F32,
                     .reduce = strstr(options, " reduce16") ? DT_BF16 : DT_F32,
-                    .axis = 2,
+                    .shard = 2,
+                    .replicate = 1,
+                    .units_alive = number_after(options, "units_alive=", 1),
                     .whole = strstr(options, " whole"),
                     .first = strstr(options, " first"),
                     .last = strstr(options, " last")};
@@ -179,16 +199,19 @@ static Graph *random_model(Arena *arena, uint64_t seed) {
   return g;
 }
 
-/* How many ranks hold each element of a parameter, and that none lies where another does. */
-static void expect_covered(Arena *arena, const StateTable *t, int copies) {
-  int **taken = arena_array(arena, int *, t->ranks * t->nunits);
-  for (int i = 0; i < t->ranks * t->nunits; i++) taken[i] = arena_ints(arena, (int)t->units[i % t->nunits].local, 0);
+typedef bool Piece(const StateTable *t, int param, StateRank rank, int64_t *first, int64_t *count, int64_t *at);
+
+/* How many ranks hold each element of a parameter (or take it for a checkpoint), and that none lies where another does. */
+static void expect_covered(Arena *arena, const StateTable *t, Piece *piece, const int *copies) {
+  int ranks = t->shards * t->replicas;
+  int **taken = arena_array(arena, int *, ranks * t->nunits);
+  for (int i = 0; i < ranks * t->nunits; i++) taken[i] = arena_ints(arena, (int)t->units[i % t->nunits].local, 0);
   for (int p = 0; p < t->nparams; p++) {
     const StateParam *param = &t->params[p];
     int *covered = arena_ints(arena, (int)shape_size(&param->shape), 0);
-    for (int r = 0; r < t->ranks; r++) {
+    for (int r = 0; r < ranks; r++) {
       int64_t first, count, at;
-      if (!state_piece(t, p, r, &first, &count, &at)) continue;
+      if (!piece(t, p, (StateRank){r % t->shards, r / t->shards}, &first, &count, &at)) continue;
       EXPECT(count > 0 && first >= 0 && at >= 0 && at + count <= t->units[param->unit].local);
       EXPECT(first + count <= shape_size(&param->shape));
       for (int64_t i = 0; i < count; i++) {
@@ -196,26 +219,64 @@ static void expect_covered(Arena *arena, const StateTable *t, int copies) {
         EXPECT(!taken[r * t->nunits + param->unit][at + i]++);
       }
     }
-    for (int64_t i = 0; i < shape_size(&param->shape); i++) EXPECT(covered[i] == copies);
+    for (int64_t i = 0; i < shape_size(&param->shape); i++) EXPECT(covered[i] == copies[p]);
   }
 }
 
-TEST(every_element_of_every_parameter_is_held_once_or_by_all) {
+/* Some parameters whole, some frozen, some with a rate or a decay of their own. */
+static const ParamTraits *random_traits(Arena *arena, const Graph *model, uint64_t seed) {
+  ParamTraits *traits = arena_array(arena, ParamTraits, model->vars.n + 1);
+  Rng rng = rng_make(seed, RNG_TEST, "traits", 0);
+  for (int i = 0; i < model->vars.n; i++) {
+    uint64_t at = 4 * (uint64_t)i;
+    traits[i] = (ParamTraits){draw(&rng, at, 4) == 0, draw(&rng, at + 1, 4) == 0, draw(&rng, at + 2, 4) ? 1 : 0.5,
+                              draw(&rng, at + 3, 4) ? -1 : 0};
+  }
+  return traits;
+}
+
+TEST(every_element_of_every_parameter_is_held_as_often_as_the_strategy_says_and_saved_once) {
   for (uint64_t seed = 0; seed < 60; seed++)
-    for (int ranks = 1; ranks <= 7; ranks++)
-      for (int sharded = 0; sharded < 2; sharded++) {
-        Arena *arena = arena_open();
-        const StateTable *t = state_table(arena, random_model(arena, seed), &(StateOptions){.ranks = ranks, .sharded = sharded});
-        expect_covered(arena, t, sharded ? 1 : ranks);
-        arena_close(arena);
-      }
+    for (int i = 0; i < 18; i++) {
+      Arena *arena = arena_open();
+      int shards = 1 + i % 3, replicas = 1 + i / 3 % 3;
+      bool across = i >= 9;
+      const Graph *model = random_model(arena, seed);
+      const ParamTraits *traits = seed % 3 ? random_traits(arena, model, seed) : NULL;
+      StateOptions o = {.shards = shards, .replicas = replicas, .across = across, .traits = traits};
+      const StateTable *t = state_table(arena, model, &o);
+      int *held = arena_array(arena, int, t->nparams + 1), *once = arena_ints(arena, t->nparams + 1, 1);
+      for (int p = 0; p < t->nparams; p++)
+        held[p] = t->units[t->params[p].unit].traits.whole ? shards * replicas : across ? 1 : replicas;
+      expect_covered(arena, t, state_piece, held);
+      expect_covered(arena, t, state_piece_once, once);
+      arena_close(arena);
+    }
+}
+
+TEST(parameters_of_one_unit_have_the_same_traits) {
+  for (uint64_t seed = 0; seed < 60; seed++) {
+    Arena *arena = arena_open();
+    const Graph *model = random_model(arena, seed);
+    const ParamTraits *traits = random_traits(arena, model, seed);
+    const StateTable *t =
+        state_table(arena, model, &(StateOptions){.shards = 2, .replicas = 1, .split = seed & 1, .traits = traits});
+    for (int p = 0; p < t->nparams; p++) {
+      const ParamTraits *unit = &t->units[t->params[p].unit].traits;
+      EXPECT(unit->frozen == traits[p].frozen && unit->whole == traits[p].whole);
+      EXPECT(unit->frozen || (unit->lr_factor == traits[p].lr_factor && unit->weight_decay == traits[p].weight_decay));
+    }
+    for (int i = 0; i < t->nrows; i++) /* what is frozen has no moments and no lower halves */
+      EXPECT(t->rows[i].unit < 0 || t->rows[i].slot == SLOT_PARAM || !t->units[t->rows[i].unit].traits.frozen);
+    arena_close(arena);
+  }
 }
 
 TEST(units_hold_matrices_first_and_are_padded_as_little_as_equal_shards_allow) {
   for (uint64_t seed = 0; seed < 60; seed++)
     for (int ranks = 1; ranks <= 7; ranks++) {
       Arena *arena = arena_open();
-      const StateTable *t = state_table(arena, random_model(arena, seed), &(StateOptions){.ranks = ranks, .sharded = true});
+      const StateTable *t = state_table(arena, random_model(arena, seed), &(StateOptions){.shards = ranks, .replicas = 1});
       int64_t *n = arena_array(arena, int64_t, t->nunits);
       for (int p = 0; p < t->nparams; p++) {
         const StateParam *param = &t->params[p];
