@@ -25,6 +25,7 @@ static MemoryClass var_class(const Var *var) {
     MemoryClass class;
   } slots[] = {
       {SLOT_PARAM, MEMORY_PARAMETERS}, {SLOT_LOWER, MEMORY_PARAMETERS}, {SLOT_M, MEMORY_MOMENTS}, {SLOT_V, MEMORY_MOMENTS}};
+  if (state_is_gathered(var->name)) return MEMORY_GATHERED;
   if (starts(var->name, "grad") || starts(var->name, "gradsum")) return MEMORY_GRADIENTS;
   for (size_t i = 0; i < sizeof slots / sizeof *slots; i++)
     if (starts(var->name, state_slot_name(slots[i].slot))) return slots[i].class;
@@ -56,7 +57,8 @@ static bool alive_at(const Buffer *b, int step) { return b->class == BUFFER_TRAN
 
 /* What the job holds for good. */
 static void add_fixed(const Job *job, size_t by_class[MEMORY_CLASSES]) {
-  for (int i = 0; i < job->vars.n; i++) by_class[var_class(job->vars.at[i].var)] += job->vars.at[i].nbytes;
+  for (int i = 0; i < job->vars.n; i++)
+    if (!job->vars.at[i].var->within) by_class[var_class(job->vars.at[i].var)] += job->vars.at[i].nbytes;
   by_class[MEMORY_CONSTANTS] += job->memory.tables;
 }
 
@@ -181,6 +183,7 @@ MemoryReport *memory_report(Arena *arena, const Job *job) {
   r->at = arena_array(arena, MemoryHolder, most_holders(job));
   for (int i = 0; i < job->vars.n; i++) {
     const JobVar *v = &job->vars.at[i];
+    if (v->var->within) continue; /* that one's bytes */
     add_holder(r, (MemoryHolder){var_name(arena, v->var), var_class(v->var), v->nbytes, v->offset, -1, 0, 0});
   }
   for (int i = 0; i < job->programs.n; i++) add_tables(r, job, i);

@@ -9,18 +9,18 @@
 
 typedef struct Case {
   const char *preset;
-  int ranks;
-  bool sharded;
+  int ranks, shards;
+  bool across;
   Forget forget;
   DType compute;
   int64_t passes;
 } Case;
 
-static const Case cases[] = {{"llama-5m", 1, false, FORGET_NOTHING, DT_F32, 1},
-                             {"llama-124m", 4, true, FORGET_CHEAP, DT_BF16, 3},
-                             {"llama-5m", 2, true, FORGET_BLOCKS, DT_F16, 2},
-                             {"llama2-7b", 1, false, FORGET_CHEAP, DT_BF16, 1},
-                             {"llama2-7b", 64, true, FORGET_BLOCKS, DT_BF16, 2}};
+static const Case cases[] = {{"llama-5m", 1, 1, false, FORGET_NOTHING, DT_F32, 1},
+                             {"llama-124m", 4, 4, false, FORGET_CHEAP, DT_BF16, 3},
+                             {"llama-5m", 2, 1, true, FORGET_BLOCKS, DT_F16, 2},
+                             {"llama2-7b", 1, 1, false, FORGET_CHEAP, DT_BF16, 1},
+                             {"llama2-7b", 64, 8, true, FORGET_BLOCKS, DT_BF16, 2}};
 enum { CASES = sizeof cases / sizeof *cases };
 
 typedef struct Planned {
@@ -33,13 +33,11 @@ typedef struct Planned {
 
 static Planned plan(const Case *c) {
   Planned p = {.arena = arena_open(), .comm = comm_plan(c->ranks)};
-  int extent[MESH_AXES] = {1, 1, 1, 1, 1};
-  extent[MESH_DP_SHARD] = c->ranks;
-  p.mesh = mesh_open(p.comm, extent);
+  p.mesh = mesh_data_parallel(p.comm, c->shards);
   EngineOptions o = {.sequences = 2,
                      .positions = 512,
                      .passes = c->passes,
-                     .sharded = c->sharded,
+                     .across = c->across,
                      .nominal_tokens = 1024,
                      .adam = {0.9, 0.95, 1e-8, 0.1},
                      .clip = 1,
@@ -75,7 +73,7 @@ TEST(all_memory_is_somebodys) {
     for (int c = 0; c < MEMORY_CLASSES; c++) EXPECT(held[c] == (c == MEMORY_GAPS ? 0 : r->by_class[c]));
     EXPECT(r->by_class[MEMORY_PARAMETERS] + r->by_class[MEMORY_MOMENTS] <= m.states);
     EXPECT(r->by_class[MEMORY_MOMENTS] > 0 && r->by_class[MEMORY_ACTIVATIONS] > 0 && r->by_class[MEMORY_GRADIENTS] > 0);
-    EXPECT((r->by_class[MEMORY_GATHERED] > 0) == cases[i].sharded);
+    EXPECT((r->by_class[MEMORY_GATHERED] > 0) == (cases[i].shards > 1 || cases[i].across));
     planned_close(&p);
   }
 }
