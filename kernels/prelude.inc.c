@@ -72,6 +72,23 @@ HPT_INLINE float hpt_join(float upper, int32_t lower) {
   return hpt_from_bits((int32_t)((uint32_t)hpt_bits(upper) + (uint32_t)lower));
 }
 
+/* rng_bits and bf16_dither of base/rng.h and base/dtype.h. */
+HPT_INLINE int32_t hpt_random(int64_t key, int64_t counter) {
+  uint64_t k = (2 * (uint64_t)key + 1) * 0x9E3779B97F4A7C15u, x = (uint64_t)counter * k, y = x, z = y + k;
+  x = x * x + y;
+  x = x >> 32 | x << 32;
+  x = x * x + z;
+  x = x >> 32 | x << 32;
+  x = x * x + y;
+  x = x >> 32 | x << 32;
+  return (int32_t)((x * x + z) >> 32);
+}
+HPT_INLINE float hpt_dither(float x, int32_t draw) {
+  uint32_t bits = (uint32_t)hpt_bits(x), quiet = bits | 0x400000;
+  uint32_t moved = bits + ((bits & 0x7fffffff) < 0x7f7f0000 ? (uint32_t)draw & 0xffff : 0);
+  return hpt_from_bits((int32_t)((x != x ? quiet : moved) & 0xffff0000));
+}
+
 /* Exponents are biased by 15 and by 127; numbers below 2^-14 are multiples of 2^-24, as floats next to a half are. */
 HPT_INLINE float hpt_f16_value(hpt_f16 h) {
   uint32_t magnitude = h & 0x7fff, sign = (uint32_t)(h & 0x8000) << 16;

@@ -111,6 +111,22 @@ HPT_INLINE float hpt_upper(float x) {
 HPT_INLINE int32_t hpt_lower(float x) { return x != x ? 0 : (int32_t)(__float_as_uint(x) - __float_as_uint(hpt_upper(x))); }
 HPT_INLINE float hpt_join(float upper, int32_t lower) { return __uint_as_float(__float_as_uint(upper) + (uint32_t)lower); }
 
+/* rng_bits and bf16_dither of base/rng.h and base/dtype.h. */
+HPT_INLINE int32_t hpt_random(int64_t key, int64_t counter) {
+  uint64_t k = (2 * (uint64_t)key + 1) * 0x9E3779B97F4A7C15ull, x = (uint64_t)counter * k, y = x, z = y + k;
+  x = x * x + y;
+  x = x >> 32 | x << 32;
+  x = x * x + z;
+  x = x >> 32 | x << 32;
+  x = x * x + y;
+  x = x >> 32 | x << 32;
+  return (int32_t)((x * x + z) >> 32);
+}
+HPT_INLINE float hpt_dither(float x, int32_t draw) {
+  uint32_t bits = __float_as_uint(x), moved = bits + ((bits & 0x7fffffff) < 0x7f7f0000 ? (uint32_t)draw & 0xffff : 0);
+  return __uint_as_float((x != x ? bits | 0x400000 : moved) & 0xffff0000u);
+}
+
 /* N of them as registers hold them best: two in each, the first in the low half. */
 template <typename M, int N> struct alignas(2 * N) HptHalves { uint32_t word[N / 2]; };
 

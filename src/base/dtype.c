@@ -77,6 +77,13 @@ int16_t f32_lower(float x) {
 
 float f32_join(uint16_t upper, int16_t lower) { return from_bits(((uint32_t)upper << 16) + (uint32_t)lower); }
 
+uint16_t bf16_dither(float x, uint32_t draw) {
+  uint32_t bits = bits_of(x);
+  if (x != x) return bf16_of(x);
+  if ((bits & 0x7fffffff) < 0x7f7f0000) bits += draw & 0xffff; /* from the largest bf16 on there is nowhere to go but infinity */
+  return (uint16_t)(bits >> 16);
+}
+
 double dtype_load(DType dtype, const void *at, int64_t i) {
   return dtype == DT_F32    ? ((const float *)at)[i]
          : dtype == DT_I32  ? ((const int32_t *)at)[i]

@@ -28,6 +28,11 @@ uint16_t f32_upper(float x);
 int16_t f32_lower(float x);
 float f32_join(uint16_t upper, int16_t lower);
 
+/* An F32 as one of the two bf16 next to it, the farther from 0 with a chance in proportion to how near it is: the draw's low 16
+ * bits are added below the last place kept, and what is below is cut off.  Uniform draws make the mean x itself.  What a bf16 can
+ * hold stays as it is; NaN stays NaN; what is finite stays finite: beyond the largest bf16 it is that one. */
+uint16_t bf16_dither(float x, uint32_t draw);
+
 /* Element i of an array of the type, as a double and from one. */
 double dtype_load(DType dtype, const void *at, int64_t i);
 void dtype_store(DType dtype, void *at, int64_t i, double value);

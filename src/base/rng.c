@@ -35,6 +35,24 @@ void rng_words(const Rng *rng, uint64_t element, uint32_t words[4]) {
   philox(rng->key, words);
 }
 
+uint32_t rng_bits(uint64_t key, int64_t counter) {
+  key = (2 * key + 1) * 0x9E3779B97F4A7C15u;
+  uint64_t x = (uint64_t)counter * key, y = x, z = y + key;
+  x = x * x + y;
+  x = x >> 32 | x << 32;
+  x = x * x + z;
+  x = x >> 32 | x << 32;
+  x = x * x + y;
+  x = x >> 32 | x << 32;
+  return (uint32_t)((x * x + z) >> 32);
+}
+
+uint64_t rng_key53(const Rng *rng) {
+  uint32_t w[4];
+  rng_words(rng, 0, w);
+  return ((uint64_t)w[0] << 32 | w[1]) >> 11;
+}
+
 static double uniform53(uint32_t high, uint32_t low) { return (double)(((uint64_t)high << 32 | low) >> 11) * 0x1p-53; }
 
 double rng_uniform(const Rng *rng, uint64_t element) {

@@ -27,6 +27,12 @@ Rng rng_make(uint64_t seed, RngPurpose purpose, const char *name, uint64_t step)
 /* Four uniform 32-bit words for this element. */
 void rng_words(const Rng *rng, uint64_t element, uint32_t words[4]);
 
+/* 32 bits by a generator whose text is short enough for the update of every parameter, and which needs products of 32 bits alone:
+ * Squares (Widynski, "Squares: a fast counter-based RNG", arXiv 2004.06278, 2020).  key < 2^53, so that a double can hold it: it is
+ * made odd and spread over 64 bits, as that generator wants its keys.  Kernels have the same (OP_RANDOM). */
+uint32_t rng_bits(uint64_t key, int64_t counter);
+uint64_t rng_key53(const Rng *rng); /* a key for it: of (seed, purpose, name, step) */
+
 double rng_uniform(const Rng *rng, uint64_t element); /* in [0,1), 53 bits */
 double rng_normal(const Rng *rng, uint64_t element);  /* mean 0, variance 1: Box-Muller, four elements a block of words */
 /* out[i] = std · rng_normal(element first + i), for n elements, several times faster. */

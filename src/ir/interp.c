@@ -8,6 +8,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "src/base/rng.h"
 #include "src/ir/interp.h"
 
 /* --- pointwise -------------------------------------------------------------------------------------------------------- */
@@ -15,6 +16,9 @@
 static double f_upper(double x) { return bf16_value(f32_upper((float)x)); }
 static double f_lower(double x) { return f32_lower((float)x); }
 static double f_join(double x, double y) { return f32_join(bf16_of((float)x), (int16_t)y); }
+static double f_random(double key, double counter) { return (int32_t)rng_bits((uint64_t)(int64_t)key, (int64_t)counter); }
+static double f_shift(double x, double by) { return floor(ldexp(x, -((int)by & 31))); }
+static double f_dither(double x, double draw) { return bf16_value(bf16_dither((float)x, (uint32_t)(int64_t)draw)); }
 static double f_neg(double x) { return -x; }
 static double f_rsqrt(double x) { return 1 / sqrt(x); }
 static double f_sigmoid(double x) { return 1 / (1 + exp(-x)); }
@@ -182,6 +186,9 @@ static const InterpRow interp_table[OP_COUNT] = {
     [OP_UPPER] = UNARY(f_upper),
     [OP_LOWER] = UNARY(f_lower),
     [OP_JOIN] = BINARY(f_join),
+    [OP_RANDOM] = BINARY(f_random),
+    [OP_SHIFT] = BINARY(f_shift),
+    [OP_DITHER] = BINARY(f_dither),
     [OP_ADD] = BINARY(f_add),
     [OP_SUB] = BINARY(f_sub),
     [OP_MUL] = BINARY(f_mul),

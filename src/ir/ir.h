@@ -48,6 +48,9 @@ typedef enum Op {
   OP_UPPER,  /* BF16: f32_upper of an F32 (base/dtype.h) */
   OP_LOWER,  /* I16: f32_lower */
   OP_JOIN,   /* F32 of a BF16 and an I16: f32_join */
+  OP_RANDOM, /* I32 of an I64 key, 0 to 2^53 - 1, and an I64 counter: rng_bits (base/rng.h) */
+  OP_SHIFT,  /* I32 by an I32, to the right: in[0] / 2^(in[1] mod 32), rounded down */
+  OP_DITHER, /* BF16 of an F32 and an I32, whose low 16 bits are the draw: bf16_dither (base/dtype.h) */
   OP_ADD,
   OP_SUB,
   OP_MUL,

@@ -106,6 +106,24 @@ static bool infer_join(const Graph *g, Node *node, Why *why) {
   return true;
 }
 
+static bool infer_random(const Graph *g, Node *node, Why *why) {
+  if (!need(g, node, 0, DT_I64, why) || !need(g, node, 1, DT_I64, why) || !same_shapes(g, node, why)) return false;
+  like_first(g, node, why);
+  node->dtype = DT_I32;
+  return true;
+}
+
+static bool infer_shift(const Graph *g, Node *node, Why *why) {
+  return need(g, node, 0, DT_I32, why) && need(g, node, 1, DT_I32, why) && same_shapes(g, node, why) && like_first(g, node, why);
+}
+
+static bool infer_dither(const Graph *g, Node *node, Why *why) {
+  if (!need(g, node, 0, DT_F32, why) || !need(g, node, 1, DT_I32, why) || !same_shapes(g, node, why)) return false;
+  like_first(g, node, why);
+  node->dtype = DT_BF16;
+  return true;
+}
+
 /* add, sub, mul, max, min: of floats or of ints. */
 static bool infer_number(const Graph *g, Node *node, Why *why) {
   DType first = in(g, node, 0)->dtype;
@@ -338,6 +356,9 @@ const OpRow op_table[OP_COUNT] = {
     [OP_UPPER] = POINTWISE("upper", 1, infer_half),
     [OP_LOWER] = POINTWISE("lower", 1, infer_half),
     [OP_JOIN] = POINTWISE("join", 2, infer_join),
+    [OP_RANDOM] = POINTWISE("random", 2, infer_random),
+    [OP_SHIFT] = POINTWISE("shift", 2, infer_shift),
+    [OP_DITHER] = POINTWISE("dither", 2, infer_dither),
     [OP_ADD] = POINTWISE("add", 2, infer_number),
     [OP_SUB] = POINTWISE("sub", 2, infer_number),
     [OP_MUL] = POINTWISE("mul", 2, infer_number),

@@ -145,7 +145,7 @@ TEST(random_kernels_compute_what_their_values_say_with_the_same_bits_wherever_th
 /* --- by hand ------------------------------------------------------------------------------------------------------------ */
 
 /* As vectors, and as single accesses: no chunk divides the second row. */
-TEST(casts_round_to_16_bits_as_the_host_does) {
+TEST(kernels_round_to_16_bits_as_the_host_does) {
   Dev *dev = cuda_device_try(NULL, THREADS);
   if (!dev) return;
   Arena *arena = arena_open();

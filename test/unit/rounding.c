@@ -36,26 +36,46 @@ static int add_cast(RoundingCase *c, DType type, int x) {
   return add(c, (KernelValue){.kop = K_POINTWISE, .op = OP_CAST, .dtype = type, .in = {x}, .nin = 1});
 }
 
-/* Outputs: the float as BF16, that as F32 and as F16; the float as F16, that as F32 and as BF16. */
+static int add_binary(RoundingCase *c, Op op, DType type, int a, int b) {
+  return add(c, (KernelValue){.kop = K_POINTWISE, .op = op, .dtype = type, .in = {a, b}, .nin = 2});
+}
+
+static void add_output(RoundingCase *c, int value, int64_t n) {
+  DType type = c->kernel->values[value].dtype;
+  int o = c->kernel->noutputs++;
+  c->kernel->outputs[o] = (KernelArg){.dtype = type, .stride = {1}, .value = value};
+  c->out_bytes[o] = dtype_size(type) * (size_t)n;
+}
+
+static const uint64_t draw_key = 0x1234567890abc;
+
+/* The float by both halves of its draw. */
+static void add_dithers(RoundingCase *c, int x, int64_t n) {
+  int key = add(c, (KernelValue){.kop = K_CONST, .dtype = DT_I64, .f = (double)draw_key});
+  int draw = add_binary(c, OP_RANDOM, DT_I32, key, add(c, (KernelValue){.kop = K_IOTA, .dtype = DT_I64}));
+  int sixteen = add(c, (KernelValue){.kop = K_CONST, .dtype = DT_I32, .f = 16});
+  add_output(c, add_binary(c, OP_DITHER, DT_BF16, x, draw), n);
+  add_output(c, add_binary(c, OP_DITHER, DT_BF16, x, add_binary(c, OP_SHIFT, DT_I32, draw, sixteen)), n);
+}
+
+/* Outputs: the float as BF16, that as F32 and as F16; the float as F16, that as F32 and as BF16; and by chance. */
 RoundingCase rounding_case(Arena *arena, int64_t n) {
   RoundingCase c = {.kernel = arena_new(arena, Kernel), .in_bytes = sizeof(float) * (size_t)n};
-  *c.kernel = (Kernel){.domain = SHAPE(n), .blocks = 1, .ninputs = 1, .noutputs = ROUNDING_OUTPUTS};
-  c.kernel->values = arena_array(arena, KernelValue, 1 + ROUNDING_OUTPUTS);
+  *c.kernel = (Kernel){.domain = SHAPE(n), .blocks = 1, .ninputs = 1};
+  c.kernel->values = arena_array(arena, KernelValue, 2 * ROUNDING_OUTPUTS);
   c.kernel->inputs = arena_array(arena, KernelArg, 1);
   c.kernel->outputs = arena_array(arena, KernelArg, ROUNDING_OUTPUTS);
   c.kernel->inputs[0] = (KernelArg){.dtype = DT_F32, .stride = {1}};
   int x = add(&c, (KernelValue){.kop = K_INPUT, .dtype = DT_F32});
   for (int other = 0; other < 2; other++) {
     int half = add_cast(&c, other ? DT_F16 : DT_BF16, x);
-    add_cast(&c, DT_F32, half);
-    add_cast(&c, other ? DT_BF16 : DT_F16, half);
+    add_output(&c, half, n);
+    add_output(&c, add_cast(&c, DT_F32, half), n);
+    add_output(&c, add_cast(&c, other ? DT_BF16 : DT_F16, half), n);
   }
-  for (int o = 0; o < ROUNDING_OUTPUTS; o++) {
-    DType type = c.kernel->values[o + 1].dtype;
-    c.kernel->outputs[o] = (KernelArg){.dtype = type, .stride = {1}, .value = o + 1};
-    c.out_bytes[o] = dtype_size(type) * (size_t)n;
-    c.out[o] = arena_alloc(arena, c.out_bytes[o]);
-  }
+  add_dithers(&c, x, n);
+  CHECK(c.kernel->noutputs == ROUNDING_OUTPUTS);
+  for (int o = 0; o < ROUNDING_OUTPUTS; o++) c.out[o] = arena_alloc(arena, c.out_bytes[o]);
   c.in = arena_alloc(arena, c.in_bytes);
   draw_floats(c.in, n);
   return c;
@@ -63,15 +83,23 @@ RoundingCase rounding_case(Arena *arena, int64_t n) {
 
 static bool same(float a, float b) { return a != a ? b != b : !memcmp(&a, &b, sizeof a); }
 
+/* What output o of float i is to be. */
+static float due_value(const RoundingCase *c, int o, int64_t i) {
+  float x = ((const float *)c->in)[i];
+  DType first = o < 3 ? DT_BF16 : DT_F16;
+  if (o >= 6) return bf16_value(bf16_dither(x, rng_bits(draw_key, i) >> (o == 6 ? 0 : 16)));
+  return dtype_round(c->kernel->outputs[o].dtype, dtype_round(first, x));
+}
+
 const char *rounding_compare(const RoundingCase *c) {
   static char wrong[128];
   for (int64_t i = 0; i < c->kernel->domain.dim[0]; i++)
     for (int o = 0; o < ROUNDING_OUTPUTS; o++) {
-      DType first = o < 3 ? DT_BF16 : DT_F16, second = c->kernel->outputs[o].dtype;
-      float x = ((const float *)c->in)[i], due = dtype_round(second, dtype_round(first, x)), is = 0;
-      if (second == DT_F32) is = ((const float *)c->out[o])[i];
-      if (second == DT_BF16) is = bf16_value(((const uint16_t *)c->out[o])[i]);
-      if (second == DT_F16) is = f16_value(((const uint16_t *)c->out[o])[i]);
+      DType type = c->kernel->outputs[o].dtype;
+      float x = ((const float *)c->in)[i], due = due_value(c, o, i), is = 0;
+      if (type == DT_F32) is = ((const float *)c->out[o])[i];
+      if (type == DT_BF16) is = bf16_value(((const uint16_t *)c->out[o])[i]);
+      if (type == DT_F16) is = f16_value(((const uint16_t *)c->out[o])[i]);
       if (same(is, due)) continue;
       snprintf(wrong, sizeof wrong, "output %d of %a: %a, not %a", o, (double)x, (double)is, (double)due);
       return wrong;

@@ -1,11 +1,11 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* A kernel of all casts to and from 16 bits, on the numbers that may go wrong. */
+/* A kernel of all that rounds to 16 bits, to nearest and by chance, on the numbers that may go wrong. */
 #ifndef TEST_UNIT_ROUNDING_H
 #define TEST_UNIT_ROUNDING_H
 
 #include "src/fuse/fuse.h"
 
-enum { ROUNDING_FLOATS = 65536 * 12 + 100000, ROUNDING_OUTPUTS = 6 };
+enum { ROUNDING_FLOATS = 65536 * 12 + 100000, ROUNDING_OUTPUTS = 8 };
 
 typedef struct RoundingCase {
   Kernel *kernel;

@@ -212,7 +212,7 @@ TEST(finite_tells_numbers_from_the_rest_and_select_takes_nothing_from_the_other_
   built_close(&built);
 }
 
-TEST(casts_round_to_16_bits_as_the_host_does) {
+TEST(kernels_round_to_16_bits_as_the_host_does) {
   Arena *arena = arena_open();
   RoundingCase c = rounding_case(arena, ROUNDING_FLOATS);
   Built built = kernels_build((const Kernel *const[]){c.kernel}, 1, 1);

@@ -132,6 +132,22 @@ static void case_join(Lab *lab, Op op) {
   push(lab, op, DT_F32, 2, (int[]){operand(lab, DT_BF16, s), operand(lab, DT_I16, s)});
 }
 
+static void case_random(Lab *lab, Op op) { pointwise(lab, op, DT_I64); }
+
+static void case_shift(Lab *lab, Op op) { pointwise(lab, op, DT_I32); }
+
+static int draws(Lab *lab, Shape shape) {
+  int key = ir_broadcast(lab->g, ir_const(lab->g, DT_I64, 12345), shape);
+  int counter = shape.rank ? ir_iota(lab->g, DT_I64, shape, 0) : ir_const(lab->g, DT_I64, 7);
+  return ir_binary(lab->g, OP_RANDOM, key, counter);
+}
+
+static void case_dither(Lab *lab, Op op) {
+  Shape s = draw_shape(lab, 0);
+  push(lab, op, DT_BF16, 2, (int[]){operand(lab, DT_F32, s), draws(lab, s)});
+  push(lab, op, DT_BF16, 2, (int[]){operand(lab, DT_F32, s), operand(lab, DT_I32, s)});
+}
+
 static void case_select(Lab *lab, Op op) {
   Shape s = draw_shape(lab, 0);
   for (DType t = 0; t < DT_COUNT; t++)
@@ -265,6 +281,9 @@ static Case *const cases[OP_COUNT] = {
     [OP_UPPER] = case_float,
     [OP_LOWER] = case_float,
     [OP_JOIN] = case_join,
+    [OP_RANDOM] = case_random,
+    [OP_SHIFT] = case_shift,
+    [OP_DITHER] = case_dither,
     [OP_ADD] = case_number,
     [OP_SUB] = case_number,
     [OP_MUL] = case_number,
