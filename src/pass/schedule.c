@@ -104,6 +104,9 @@ static bool loaded(const Graph *g, int node) {
   return x->op == OP_LOAD || ((x->op == OP_CAST || x->op == OP_ALL_GATHER) && loaded(g, x->in[0]));
 }
 
+/* What reads for its users: a view, or a cast, which they make for themselves. */
+static bool reads_for_others(const Node *x) { return op_table[x->op].kind == KIND_VIEW || x->op == OP_CAST; }
+
 /* Finds the gathers of what is there from the start, in the order of their uses.  reads: by position, whether a gather is read. */
 static Gather *find_gathers(const Schedule *s, bool *reads, int *n) {
   int *index = arena_array(s->arena, int, s->g->nodes.n); /* by node: of the gather that it is, or is a view of, + 1 */
@@ -117,7 +120,7 @@ static Gather *find_gathers(const Schedule *s, bool *reads, int *n) {
       Gather *gather = &gathers[index[x->in[k]] - 1];
       if (gather->use > p) gather->use = p;
       gather->last = p;
-      reads[p] = op_table[x->op].kind != KIND_VIEW;
+      reads[p] = !reads_for_others(x);
       if (!reads[p]) index[i] = index[x->in[k]];
     }
     if (x->op != OP_ALL_GATHER || !loaded(s->g, x->in[0])) continue;
