@@ -4,6 +4,7 @@
 #include <string.h>
 
 #include "src/cmd/cmd.h"
+#include "src/train/fit.h"
 #include "src/train/setup.h"
 
 typedef struct Print {
@@ -75,6 +76,7 @@ int cmd_ir(int argc, char **argv) {
   o.nominal_tokens = (double)batch.tokens;
   o.train = o.eval = true;
   o.watch = &watch;
+  fit_settle(arena, c, comm, mesh, &o, &(FitPlace){0});
   engine_open(arena, NULL, comm, mesh, &o);
   if (!print.found) fail(FAIL_INPUT, "this run has no program '%s'\nhelp: without --program all are printed", print.program);
   mesh_close(mesh);

@@ -13,6 +13,7 @@
 #include "src/report/flops.h"
 #include "src/report/human.h"
 #include "src/train/data.h"
+#include "src/train/fit.h"
 #include "src/train/setup.h"
 
 enum { PROGRAMS_MOST = 8 };
@@ -26,6 +27,7 @@ typedef struct Plan {
   Arena *arena;
   const Config *config;
   const char *kind; /* what device.kind: auto is here, and why; NULL: it was not auto */
+  const char *fit;  /* the same of memory.recompute: auto */
   int ranks;
   ModelConfig model;
   Batch batch;
@@ -220,12 +222,14 @@ static void print_plan(Plan *p, Comm *comm, Mesh *mesh) {
   o.train = true;
   o.eval = c->data.val.n > 0 || c->data.val_fraction > 0;
   o.watch = &watch;
+  p->fit = fit_settle(p->arena, c, comm, mesh, &o, &(FitPlace){0});
   Engine *engine = engine_open(p->arena, NULL, comm, mesh, &o);
   for (int i = 0; i < p->nprograms; i++) p->programs[i].program = job_program(engine_job(engine), i);
   print_device(p);
   print_model(p);
   print_batch(p);
   print_memory(p, engine);
+  if (p->fit) printf("       memory.recompute: auto is %s\n", p->fit);
   if (p->ranks > 1) print_moves(p);
   print_disk(p, engine_states(engine));
   fflush(stdout);

@@ -12,6 +12,7 @@
 
 #include "io/reference.h"
 #include "src/cmd/cmd.h"
+#include "src/train/fit.h"
 #include "src/train/setup.h"
 
 enum { IGNORED = -100 };
@@ -101,6 +102,7 @@ static Engine *open_engine(Verify *v, Arena *arena, const Rows *rows, int64_t po
   o.logits = logits;
   if (adam) o.adam = *adam;
   o.clip = clip;
+  fit_settle(arena, v->config, v->comm, v->mesh, &o, &(FitPlace){.dev = v->dev});
   Engine *engine = engine_open(arena, v->dev, v->comm, v->mesh, &o);
   engine_start(engine);
   setup_weights(engine, v->dev, v->comm, v->folder);

@@ -12,6 +12,12 @@ bool comm_any(Comm *comm, bool mine) {
   return any != 0;
 }
 
+size_t comm_least(Comm *comm, size_t mine) {
+  int64_t least = -(int64_t)mine;
+  comm->transport->most(comm, &least, 1);
+  return (size_t)-least;
+}
+
 /* ~x falls as x rises, so that the two maxima are the greatest and, inverted, the least. */
 void comm_agree(Comm *comm, uint64_t mine, const char *what) {
   int64_t bounds[2] = {(int64_t)mine, (int64_t)~mine};

@@ -50,6 +50,7 @@ const void *comm_mpi(const Comm *comm);
 bool comm_any(Comm *comm, bool mine);
 /* Ends the job, naming the first rank that differs, unless all ranks have the same 64 bits: "run file", "plan", … */
 void comm_agree(Comm *comm, uint64_t mine, const char *what);
+size_t comm_least(Comm *comm, size_t mine);
 void comm_broadcast(Comm *comm, void *bytes, size_t nbytes, int root); /* of any size */
 void comm_barrier(Comm *comm);
 void comm_gather(Comm *comm, const void *mine, size_t nbytes, void *all); /* rank r's bytes at all + r*nbytes, on every rank */

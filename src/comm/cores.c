@@ -10,6 +10,7 @@
 #include <unistd.h>
 
 #include "src/base/arena.h"
+#include "src/base/process.h"
 #include "src/base/text.h"
 #include "src/comm/impl.h"
 
@@ -113,30 +114,19 @@ static int quota_read(const char *quota_file, const char *period_file) {
   return q > 0 && p > 0 ? (q < p ? 1 : (int)(q / p)) : 0; /* "max" and -1 are no quota */
 }
 
+static void least_quota(void *self, const char *folder, bool second) {
+  char file[4160], period[4160];
+  int *least = self;
+  snprintf(file, sizeof file, "%s/%s", folder, second ? "cpu.max" : "cpu.cfs_quota_us");
+  snprintf(period, sizeof period, "%s/cpu.cfs_period_us", folder);
+  int quota = quota_read(file, second ? NULL : period);
+  if (quota && (!*least || quota < *least)) *least = quota;
+}
+
 /* The least quota of our control group and those above it: version 2's cpu.max, or version 1's pair of files. */
 static int cgroup_quota(void) {
-  size_t n;
-  char *groups = file_read("/proc/self/cgroup", &n), *save = NULL;
   int least = 0;
-  for (char *line = groups ? strtok_r(groups, "\n", &save) : NULL; line; line = strtok_r(NULL, "\n", &save)) {
-    char *names = strchr(line, ':'), *path = names ? strchr(names + 1, ':') : NULL;
-    if (!path) continue;
-    *path++ = 0;
-    bool second = !strcmp(names, ":");
-    if (!second && !strstr(names, "cpu")) continue;
-    for (;;) {
-      char file[4096], period[4096];
-      const char *root = second ? "/sys/fs/cgroup" : "/sys/fs/cgroup/cpu";
-      snprintf(file, sizeof file, "%s%s/%s", root, path, second ? "cpu.max" : "cpu.cfs_quota_us");
-      snprintf(period, sizeof period, "%s%s/cpu.cfs_period_us", root, path);
-      int quota = quota_read(file, second ? NULL : period);
-      if (quota && (!least || quota < least)) least = quota;
-      char *slash = strrchr(path, '/');
-      if (!slash) break;
-      *slash = 0;
-    }
-  }
-  free(groups);
+  process_cgroups("cpu", least_quota, &least);
   return least;
 }
 

@@ -26,6 +26,12 @@ typedef struct Range {
   int64_t first, last;
 } Range;
 
+/* One word of a list; the last of them may have bytes with it (0: none were given). */
+typedef struct Fit {
+  int choice;
+  int64_t nbytes;
+} Fit;
+
 /* Values of the keys that are one word of a list, in the order of the lists in keys.c. */
 typedef enum DataType { DATA_AUTO, DATA_UINT16, DATA_UINT32 } DataType;
 typedef enum Tokenizer { TOKENIZER_NONE, TOKENIZER_BYTES } Tokenizer;
@@ -40,7 +46,7 @@ typedef enum Strategy {
 typedef enum HybridOptimizer { HYBRID_REPLICATE, HYBRID_SHARD } HybridOptimizer;
 typedef enum Accumulate { ACCUMULATE_WHOLE, ACCUMULATE_SHARD } Accumulate;
 typedef enum Precision { PRECISION_FP32, PRECISION_BF16, PRECISION_FP16 } Precision;
-typedef enum Recompute { RECOMPUTE_NONE, RECOMPUTE_CHEAP, RECOMPUTE_BLOCK } Recompute;
+typedef enum Recompute { RECOMPUTE_NONE, RECOMPUTE_CHEAP, RECOMPUTE_BLOCK, RECOMPUTE_AUTO } Recompute;
 typedef enum DeviceKind { DEVICE_KIND_AUTO, DEVICE_KIND_CPU, DEVICE_KIND_CUDA, DEVICE_KIND_APART } DeviceKind;
 typedef enum MatmulChoice { MATMUL_AUTO, MATMUL_ONEDNN, MATMUL_CBLAS, MATMUL_OWN } MatmulChoice;
 typedef enum GpuAttention { ATTENTION_AUTO, ATTENTION_CUDNN, ATTENTION_CUDNN_FAST, ATTENTION_PLAIN } GpuAttention;
@@ -100,7 +106,7 @@ typedef struct Config {
     int compute, master, reduce;
   } precision;
   struct {
-    int recompute;
+    Fit recompute; /* Recompute; auto: as much as fits into so many bytes, or into what there is */
   } memory;
   struct {
     Amount every; /* steps; UNIT_NONE: only when asked */

@@ -11,8 +11,9 @@ static void print_values(const Key *key, Text *out) {
   const char *const *presets = config_presets();
   if (presets && !strcmp(key->name, "preset")) {
     choices_print(presets, ", ", out);
-  } else if (key->type == KEY_CHOICE || key->type == KEY_SET) {
+  } else if (key->type == KEY_CHOICE || key->type == KEY_SET || key->type == KEY_FIT) {
     choices_print(key->choices, ", ", out);
+    if (key->type == KEY_FIT) text_printf(out, ", %s", key->example);
   } else if (key->type == KEY_BOOL) {
     text_printf(out, "true, false");
   } else if (key->type == KEY_INT || key->type == KEY_NUMBER) {
@@ -41,7 +42,7 @@ static int names_length(const char *list, int n) {
 
 static void print_row(const Key *key, Text *out) {
   Text values = {0};
-  if (key->type == KEY_AMOUNT || key->type == KEY_CHOICE) {
+  if (key->type == KEY_AMOUNT || key->type == KEY_CHOICE || key->type == KEY_FIT) {
     print_values(key, &values);
   } else {
     text_printf(&values, "%s", key->help);

@@ -165,8 +165,10 @@ const Key keys[] = {
     {KEY(precision, reduce, KEY_CHOICE), .fallback = "fp32", .choices = LIST("fp32", "bf16"), .help = "of gradients between ranks",
      .elsewhere = "reduce_dtype, mixed_precision_reduce, grad_reduce_in_fp32"},
 
-    {KEY(memory, recompute, KEY_CHOICE), .fallback = "none", .choices = LIST("none", "cheap", "block"),
-     .help = "cheap: norms, activations and rotations again; block: all but a block's input",
+    {KEY(memory, recompute, KEY_FIT), .fallback = "none", .choices = LIST("none", "cheap", "block", "auto"),
+     .example = "{auto: 60GiB}",
+     .help = "cheap: norms, activations and rotations again; block: all but a block's input; auto: the least that fits the device, "
+             "or so many bytes",
      .elsewhere = "activation_checkpointing, gradient_checkpointing, recompute_granularity, ac_mode"},
 
     {KEY(checkpoint, every, KEY_AMOUNT), .units = STEPS, .fallback = "1000 steps", .word = "none", .min = 1, .max = MANY,

@@ -66,11 +66,20 @@ static bool parse_data_list(Arena *arena, const Key *key, const Node *node, Conf
   return true;
 }
 
+/* {word: bytes} */
+static bool parse_fit_map(Arena *arena, const Key *key, const Node *node, Config *c, Fault *fault, Place *place) {
+  const NodePair *pair = node->items.at;
+  if (node->items.n != 1 || pair->value->kind != NODE_TEXT) return fault_at(fault, place, node, "is one value", key->example);
+  *place = pair->key->place;
+  return value_parse(arena, key, arena_printf(arena, "%s: %s", pair->key->text, pair->value->text), c, fault);
+}
+
 bool value_parse_node(Arena *arena, const Key *key, const Node *node, Config *c, Fault *fault, Place *place) {
   *place = node->place;
   if (is_null(node)) return fault_at(fault, place, node, "has no value", NULL);
   if (node->kind == NODE_TEXT) return value_parse(arena, key, node->text, c, fault);
   if (node->kind == NODE_LIST && key->type == KEY_SET) return parse_set_list(arena, key, node, c, fault, place);
+  if (node->kind == NODE_MAP && key->type == KEY_FIT) return parse_fit_map(arena, key, node, c, fault, place);
   if (key->type == KEY_DATA) return parse_data_list(arena, key, node, c, fault, place);
   return fault_at(fault, place, node, node->kind == NODE_LIST ? "is one value, not a list" : "is one value, not a section", NULL);
 }
@@ -146,6 +155,13 @@ static void print_range(const Key *key, Range range, Text *out) {
   if (range.last != range.first) text_printf(out, "-%lld", (long long)range.last);
 }
 
+static void print_fit(const Key *key, Fit fit, Text *out) {
+  text_printf(out, fit.nbytes ? "{%s: " : "%s", key->choices[fit.choice]);
+  if (!fit.nbytes) return;
+  bytes_print(fit.nbytes, out);
+  text_printf(out, "}");
+}
+
 void value_print(const Key *key, const Config *c, Text *out) {
   const void *at = (const char *)c + key->offset;
   if (key->type == KEY_INT) print_worded(key, (double)*(const int64_t *)at, out);
@@ -156,5 +172,6 @@ void value_print(const Key *key, const Config *c, Text *out) {
   if (key->type == KEY_SET) print_set(key, *(const int *)at, out);
   if (key->type == KEY_AMOUNT) print_amount(*(const Amount *)at, out);
   if (key->type == KEY_RANGE) print_range(key, *(const Range *)at, out);
+  if (key->type == KEY_FIT) print_fit(key, *(const Fit *)at, out);
   if (key->type == KEY_DATA) print_data(key, at, out);
 }

@@ -15,6 +15,7 @@ typedef enum KeyType {
   KEY_SET,    /* int, bits by index into choices */
   KEY_AMOUNT, /* Amount, one of units */
   KEY_RANGE,  /* Range */
+  KEY_FIT,    /* Fit, of choices */
   KEY_DATA,   /* DataSets */
 } KeyType;
 

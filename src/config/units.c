@@ -30,6 +30,30 @@ Unit unit_take(const char **rest) {
   return UNIT_NONE;
 }
 
+/* Larger ones first; binary ones before the others. */
+static const Suffix byte_units[] = {{"TiB", 0x1p40}, {"GiB", 0x1p30}, {"MiB", 0x1p20}, {"KiB", 0x1p10}, {"TB", 1e12},
+                                    {"GB", 1e9},     {"MB", 1e6},     {"kB", 1e3},     {"KB", 1e3},     {"B", 1}};
+enum { BYTE_UNITS = sizeof byte_units / sizeof *byte_units };
+
+bool bytes_take(double value, const char *unit, int64_t *nbytes) {
+  for (int i = 0; i < BYTE_UNITS; i++) {
+    double all = nearbyint(value * byte_units[i].times);
+    if (strcmp(unit, byte_units[i].name) != 0) continue;
+    *nbytes = (int64_t)all;
+    return all >= 1 && all < 0x1p53 && fabs(all - value * byte_units[i].times) <= 0.5;
+  }
+  return false;
+}
+
+void bytes_print(int64_t nbytes, Text *out) {
+  const Suffix *best = &byte_units[0];
+  for (int i = 0; i < BYTE_UNITS; i++) {
+    bool better = nbytes % (int64_t)best->times || byte_units[i].times > best->times;
+    if (better && nbytes % (int64_t)byte_units[i].times == 0) best = &byte_units[i];
+  }
+  text_printf(out, "%lld%s", (long long)(nbytes / (int64_t)best->times), best->name);
+}
+
 void number_print(double value, Text *out) {
   char number[NUM_TEXT];
   if (value == floor(value) && fabs(value) < 1e16) {

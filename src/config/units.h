@@ -16,4 +16,8 @@ const char *unit_name(Unit unit);     /* "steps", "%" */
 const char *unit_name_one(Unit unit); /* "step" */
 Unit unit_take(const char **rest);    /* the unit that is all of *rest, which then is ""; or UNIT_NONE */
 
+/* Bytes: "60GiB", "1.5 TB". */
+bool bytes_take(double value, const char *unit, int64_t *nbytes); /* false: no such unit, or no whole bytes */
+void bytes_print(int64_t nbytes, Text *out);                      /* reads back */
+
 #endif

@@ -206,6 +206,28 @@ static bool parse_range(Arena *arena, const Key *key, const char *text, void *at
   return true;
 }
 
+/* "auto", "auto: 60GiB", in braces too. */
+static bool parse_fit(Arena *arena, const Key *key, const char *text, void *at, Fault *fault) {
+  size_t n = strlen(text);
+  bool braces = n >= 2 && text[0] == '{' && text[n - 1] == '}';
+  const char *words = braces ? arena_strndup(arena, text + 1, n - 2) : text;
+  words += strspn(words, BLANKS);
+  size_t word = strcspn(words, ":");
+  Fit fit = {.choice = choice_find(arena, key, arena_strndup(arena, words, word), fault)};
+  if (fit.choice < 0) return false;
+  if (words[word]) {
+    double value;
+    const char *last = key->choices[fit.choice], *rest = words + word + 1;
+    rest += strspn(rest, BLANKS);
+    if (key->choices[fit.choice + 1]) return fault_set(fault, arena_printf(arena, "has nothing behind '%s'", last), NULL);
+    bool any = !strcmp(rest, "fit");
+    if (!any && (!number_scan(rest, &value, &rest) || !bytes_take(value, rest, &fit.nbytes)))
+      return fault_set(fault, arena_printf(arena, "wants bytes behind '%s'", last), "such as 60GiB or 64GB, or fit");
+  }
+  *(Fit *)at = fit;
+  return true;
+}
+
 static bool parse_data(Arena *arena, const Key *key, const char *text, void *at, Fault *fault) {
   if (!*text) return fault_set(fault, "has no value", NULL);
   DataSet *set = arena_new(arena, DataSet);
@@ -216,9 +238,9 @@ static bool parse_data(Arena *arena, const Key *key, const char *text, void *at,
 
 typedef bool ParseValue(Arena *arena, const Key *key, const char *text, void *at, Fault *fault);
 static ParseValue *const parsers[] = {
-    [KEY_INT] = parse_int,       [KEY_NUMBER] = parse_number, [KEY_BOOL] = parse_bool,
-    [KEY_TEXT] = parse_text,     [KEY_CHOICE] = parse_choice, [KEY_SET] = parse_set,
-    [KEY_AMOUNT] = parse_amount, [KEY_DATA] = parse_data,     [KEY_RANGE] = parse_range,
+    [KEY_INT] = parse_int,       [KEY_NUMBER] = parse_number, [KEY_BOOL] = parse_bool,     [KEY_TEXT] = parse_text,
+    [KEY_CHOICE] = parse_choice, [KEY_SET] = parse_set,       [KEY_AMOUNT] = parse_amount, [KEY_DATA] = parse_data,
+    [KEY_RANGE] = parse_range,   [KEY_FIT] = parse_fit,
 };
 
 bool value_parse(Arena *arena, const Key *key, const char *text, Config *c, Fault *fault) {

@@ -29,6 +29,7 @@ bool cuda_try_card(int gpu, DevCard *card, Why *why) {
   snprintf(card->name, sizeof card->name, "%.*s", (int)sizeof card->name - 1, prop.name);
   memcpy(card->uuid, &prop.uuid, sizeof card->uuid);
   card->numa = numa_of(card->bus);
+  card->nbytes = prop.totalGlobalMem;
   return true;
 }
 

@@ -34,7 +34,8 @@ const char *dev_describe(const Dev *dev); /* "AMD EPYC, 2 cores, avx512": for th
 typedef struct DevCard {
   char name[64], bus[16]; /* "NVIDIA H200", "0000:18:00.0" */
   unsigned char uuid[16];
-  int numa; /* the nearest node of the host's memory; -1: unknown */
+  int numa;      /* the nearest node of the host's memory; -1: unknown */
+  size_t nbytes; /* of memory, all of it */
 } DevCard;
 bool dev_card(const Dev *dev, DevCard *card);
 /* The GPUs that this process sees, in the driver's order; their number, or -1 and why none can be used (the first line is what

@@ -96,7 +96,7 @@ Program *compile(Arena *arena, const Graph *g, const StateTable *table, const Ch
   Arena *scratch = arena_open(); /* of all that lies between the graph and the program */
   stage(&s, "model", g);
   g = graph_simplify(g, scratch);
-  if (choices->forget != FORGET_NOTHING) g = pass_recompute(g, scratch, choices->forget);
+  if (choices->forget != FORGET_NOTHING) g = pass_recompute(g, scratch, choices->forget, choices->spared);
   stage(&s, "recompute", g);
   if (has_parameters(g)) g = micro_passes(&s, g, scratch, table, choices, first, last);
   stage(&s, "shard", g);

@@ -20,6 +20,7 @@
 
 typedef struct Choices {
   Forget forget;         /* memory.recompute */
+  int spared;            /* so many last blocks forget a level less */
   DType compute;         /* precision.compute: of parameters, operands of big ops and what is kept of activations */
   DType reduce;          /* precision.reduce: of gradients between ranks */
   bool whole;            /* parallel.accumulate: whole */
@@ -50,6 +51,10 @@ extern const char *const compile_stages[]; /* in order; NULL at the end */
  * be NULL. */
 Program *compile(Arena *arena, const Graph *g, const StateTable *table, const Choices *choices, const char *name, bool first,
                  bool last, const CompileWatch *watch);
+
+/* profile.c: arithmetic of the program's products and attention; *again: that part of it which is done a second time to save
+ * memory. */
+double program_flops(const Program *program, double *again);
 
 /* --- job ------------------------------------------------------------------------------------------------------------------ */
 

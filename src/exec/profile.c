@@ -69,18 +69,25 @@ static double kernel_bytes(const Kernel *k) {
   return nbytes;
 }
 
-/* Of keys and queries that see each other in a sequence; where segments end is not known here. */
-static double attention_pairs(double S, double window) {
-  return window > 0 && window < S ? window * (window + 1) / 2 + (S - window) * window : S * (S + 1) / 2;
-}
-
-/* Two products forward, five back, of which one is the first forward one again. */
+/* Two products forward, five back, of which one is the first forward one again; where segments end is not known here. */
 static double big_flops(const Step *s) {
   const int64_t *d = s->in[0].shape.dim;
   double products = s->op == OP_ATTENTION ? 2 : 5;
   if (s->op == OP_MATMUL) return 2 * (double)d[0] * (double)d[1] * (double)s->out[0].shape.dim[1];
   if (s->op != OP_ATTENTION && s->op != OP_ATTENTION_GRAD) return 0;
   return 2 * products * (double)d[0] * (double)d[2] * (double)d[3] * attention_pairs((double)d[1], (double)s->n[0]);
+}
+
+double program_flops(const Program *program, double *again) {
+  double all = 0;
+  *again = 0;
+  for (int i = 0; i < program->nsteps; i++) {
+    const Step *s = &program->steps[i];
+    double flops = s->kind == STEP_BIG ? big_flops(s) : 0;
+    all += flops;
+    if (graph_node(program->graph, s->node)->phase == PHASE_RECOMPUTE) *again += flops;
+  }
+  return all;
 }
 
 static double big_bytes(const Step *s) {

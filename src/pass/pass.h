@@ -110,10 +110,23 @@ typedef struct PrecisionOptions {
 Graph *pass_precision(const Graph *g, Arena *arena, const PrecisionOptions *options);
 
 /* recompute.c.  Needs: a differentiated graph.  Values of a SCOPE_BLOCK that only the block's own backward still wants are
- * computed again there.  BLOCKS: all of them, from the block's inputs.  CHEAP: those that pointwise ops make, from what products,
- * attention and KEEP give.  Keeps: values, bit for bit. */
-typedef enum Forget { FORGET_NOTHING, FORGET_CHEAP, FORGET_BLOCKS } Forget;
-Graph *pass_recompute(const Graph *g, Arena *arena, Forget forget);
+ * computed again there.  CHEAP: those that pointwise ops make, from what products, attention and KEEP give.  Levels above forget
+ * more, a product or attention each (forget.c), up to BLOCKS: all of them, from the block's inputs.  spared: so many last blocks
+ * forget a level less.  Keeps: values, bit for bit. */
+typedef enum Forget { FORGET_NOTHING, FORGET_CHEAP, FORGET_BLOCKS = 1 << 16 /* or any level from levels' n - 1 on */ } Forget;
+Graph *pass_recompute(const Graph *g, Arena *arena, Forget level, int spared);
+
+/* forget.c.  Needs: a simplified, differentiated graph. */
+enum { FORGET_LEVELS = 64 }; /* at most */
+typedef struct ForgetLevels {
+  int n;                           /* levels: FORGET_NOTHING, FORGET_CHEAP, … n - 1, at which all is forgotten */
+  int *level;                      /* by node: from which level on it is forgotten; 0: never */
+  int blocks, *block;              /* how many; by scope: which, -1: none */
+  const char *name[FORGET_LEVELS]; /* what a level computes again that those below do not, for people */
+} ForgetLevels;
+ForgetLevels *forget_levels(const Graph *g, Arena *arena);
+/* Of keys that queries see, themselves and those before, in a sequence without segments; window 0: none. */
+double attention_pairs(double positions, double window);
 
 /* shard.c.  Needs: parameters as VAR_PARAM loads, gradients as stores to "grad/PARAMETER".  Replaces both by units: loads
  * (with another `compute` than F32: casts of loads, alone) become views of a unit's vector, cast and gathered: over the replicas

@@ -28,22 +28,19 @@ static int recompute(Recompute *r, int node) {
   return r->again[node] = graph_copy(r->out, &copy, in);
 }
 
-static bool *find_forgotten(const Graph *g, Arena *arena, Forget forget) {
+static bool *find_forgotten(const Graph *g, Arena *arena, int level, int spared) {
   bool *forgotten = arena_array(arena, bool, g->nodes.n);
+  const ForgetLevels *levels = forget_levels(g, arena);
+  if (level >= levels->n) level = levels->n - 1;
   for (int i = 0; i < g->nodes.n; i++) {
-    const Node *x = graph_node(g, i);
-    OpKind op = op_table[x->op].kind;
-    bool block = x->phase == PHASE_FORWARD && g->scopes.at[x->scope].kind == SCOPE_BLOCK && x->op != OP_LOAD;
-    bool large = x->shape.rank > 0 && x->shape.dim[x->shape.rank - 1] > 1; /* not what a row has one of */
-    bool cheap = op == KIND_POINTWISE && x->op != OP_KEEP && large;
-    for (int k = 0; k < x->nin && op == KIND_VIEW; k++) cheap |= forgotten[x->in[k]];
-    forgotten[i] = block && (forget == FORGET_BLOCKS || cheap);
+    bool last = levels->block[graph_node(g, i)->scope] >= levels->blocks - spared;
+    forgotten[i] = levels->level[i] && levels->level[i] <= level - last;
   }
   return forgotten;
 }
 
-Graph *pass_recompute(const Graph *g, Arena *arena, Forget forget) {
-  Recompute r = {g, graph_open_like(g, arena), find_forgotten(g, arena, forget), arena_array(arena, int, g->nodes.n), NULL};
+Graph *pass_recompute(const Graph *g, Arena *arena, Forget level, int spared) {
+  Recompute r = {g, graph_open_like(g, arena), find_forgotten(g, arena, level, spared), arena_array(arena, int, g->nodes.n), NULL};
   r.again = arena_ints(arena, g->nodes.n, -1);
   for (int i = 0; i < g->nodes.n; i++) {
     const Node *x = graph_node(g, i);

@@ -54,8 +54,11 @@ static int add_take(Engine *e, Arena *scratch, const Graph *graph, bool first, b
   return job_add(e->job, program, name);
 }
 
+static bool wanted(const Engine *e, const char *name) { return !e->options.only || !strcmp(e->options.only, name); }
+
 static int add_micro(Engine *e, bool first, bool last, const char *name) {
   const EngineOptions *o = &e->options;
+  if (!wanted(e, name)) return -1;
   Arena *scratch = arena_open();
   ModelBatch batch = batch_of(o);
   if (o->logits) batch.head_rows = 0;
@@ -89,9 +92,9 @@ static void add_programs(Engine *e) {
   if (o->train && o->passes > 1) e->micro[FIRST] = add_micro(e, true, false, "micro.first");
   if (o->train && o->passes > 2) e->micro[MIDDLE] = add_micro(e, false, false, "micro.middle");
   if (o->train && o->passes > 1) e->micro[LAST] = add_micro(e, false, true, "micro.last");
-  e->update = o->train ? add_update(e) : -1;
-  e->eval = o->eval ? add_eval(e) : -1;
-  e->generate = o->generate ? add_generate(e) : -1;
+  e->update = o->train && wanted(e, "update") ? add_update(e) : -1;
+  e->eval = o->eval && wanted(e, "eval") ? add_eval(e) : -1;
+  e->generate = o->generate && wanted(e, "generate") ? add_generate(e) : -1;
 }
 
 Engine *engine_open(Arena *arena, Dev *dev, Comm *comm, Mesh *mesh, const EngineOptions *options) {

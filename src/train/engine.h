@@ -20,6 +20,7 @@ typedef struct EngineOptions {
   Choices choices;
   bool train, eval, logits, generate; /* which programs there are; logits: of the micro-step, for verify */
   bool interpreted;                   /* cpu.compiler: none */
+  const char *only;                   /* a program's name: no other is compiled; NULL: all */
   const CompileWatch *watch;          /* may be NULL */
 } EngineOptions;
 

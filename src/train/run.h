@@ -19,6 +19,7 @@
 #include "src/report/metrics.h"
 #include "src/report/runfolder.h"
 #include "src/train/data.h"
+#include "src/train/fit.h"
 #include "src/train/setup.h"
 #include "src/train/states.h"
 
@@ -34,6 +35,7 @@ typedef struct Run {
   const char *config_text, *model_text; /* as checkpoints hold them */
   const char *environment;              /* what somebody set by hand */
   const char *kind;                     /* what device.kind: auto is here, and why; NULL: it was not auto */
+  const char *fit;                      /* the same of memory.recompute: auto */
   ModelConfig model;
   Batch batch;
   Data *data;

@@ -96,8 +96,10 @@ static const char *const matmul_rows[] = {
 static const char *const attentions[] = {
     [ATTENTION_AUTO] = "auto", [ATTENTION_CUDNN] = "cudnn", [ATTENTION_CUDNN_FAST] = "cudnn-fast", [ATTENTION_PLAIN] = "plain"};
 
-static const Forget forgets[] = {
-    [RECOMPUTE_NONE] = FORGET_NOTHING, [RECOMPUTE_CHEAP] = FORGET_CHEAP, [RECOMPUTE_BLOCK] = FORGET_BLOCKS};
+static const Forget forgets[] = {[RECOMPUTE_NONE] = FORGET_NOTHING,
+                                 [RECOMPUTE_CHEAP] = FORGET_CHEAP,
+                                 [RECOMPUTE_BLOCK] = FORGET_BLOCKS,
+                                 [RECOMPUTE_AUTO] = FORGET_NOTHING /* until fit.c has found how much */};
 static const DType types[] = {[PRECISION_FP32] = DT_F32, [PRECISION_BF16] = DT_BF16, [PRECISION_FP16] = DT_F16};
 
 EngineOptions setup_options(const Config *c, const ModelConfig *model, int threads) {
@@ -108,7 +110,7 @@ EngineOptions setup_options(const Config *c, const ModelConfig *model, int threa
                 c->parallel.hybrid_optimizer == HYBRID_SHARD,
       .adam = {c->train.beta1, c->train.beta2, c->train.eps, c->train.weight_decay},
       .clip = c->train.grad_clip,
-      .choices = {.forget = forgets[c->memory.recompute],
+      .choices = {.forget = forgets[c->memory.recompute.choice],
                   .compute = types[c->precision.compute],
                   .reduce = types[c->precision.reduce],
                   .whole = c->parallel.accumulate == ACCUMULATE_WHOLE,

@@ -123,6 +123,7 @@ static void open_engine(Run *run) {
   o.watch = stages_watch(run);
   const char *tuned = run->ckpt ? ckpt_text(run->ckpt, run->arena, "choices") : NULL;
   if (tuned && *tuned) o.choices.tuned = tuned;
+  run->fit = fit_settle(run->arena, c, run->comm, run->mesh, &o, &(FitPlace){.dev = run->dev});
   run->engine = engine_open(run->arena, run->dev, run->comm, run->mesh, &o);
   comm_agree(run->comm, engine_hash(run->engine), "the compiled programs");
   stages_memory(run);
@@ -199,6 +200,7 @@ static void banner_plan(Run *run) {
   double gib = 1 << 30;
   lines_banner(l, "memory", "%.3g GiB a rank planned: parameters and states %.3g, gradients %.3g, activations %.3g",
                run_planned(run), (double)m.states / gib, (double)m.carried / gib, (double)m.transient / gib);
+  if (run->fit) lines_note(l, "memory.recompute: auto is %s", run->fit);
 }
 
 static void banner_ready(Run *run, const Times *t) {

@@ -120,11 +120,28 @@ test_precisions_go_on_from_one_another() {
   expect_same c d
 }
 
+# planned_bytes WORD: of the arena of a run with memory.recompute=WORD.
+planned_bytes() {
+  train 2 run.folder="planned-$1" memory.recompute="$1" run.debug=[mem] train.stop_after=1steps
+  sed -n 's/^note *mem arena *\([0-9]*\) bytes/\1/p' out
+}
+
 test_recomputation_changes_no_bits() {
   write_run
   train 2 run.folder=a
   train 2 run.folder=b memory.recompute=block
   expect_same a b
+  local least most
+  most=$(planned_bytes none)
+  least=$(planned_bytes block)
+  [ "$least" -lt "$most" ]
+  train 2 run.folder=c "memory.recompute=auto: $(((least + most) / 2))B"
+  expect_out '^note +memory.recompute: auto is [a-z].* in 1 of 2 blocks: \+[0-9.]+ % FLOPs, [0-9.]+ MiB of [0-9.]+ MiB$'
+  expect_same a c
+  train 2 run.folder=d "memory.recompute={auto: $((most / 1024 + 1))KiB}"
+  expect_out '^note +memory.recompute: auto is none: '
+  fails 2 2 run.folder=e 'memory.recompute=auto: 100kB'
+  expect_err 'planned with recompute: .*, 0.1 MiB allowed: .* short, [0-9]+ bytes$'
 }
 
 test_a_strategy_may_change_in_between() {

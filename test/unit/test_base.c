@@ -6,6 +6,7 @@
 #include <stdint.h>
 #include <stdlib.h>
 #include <string.h>
+#include <unistd.h>
 
 #include "src/base/arena.h"
 #include "src/base/clock.h"
@@ -13,6 +14,7 @@
 #include "src/base/file.h"
 #include "src/base/hash.h"
 #include "src/base/memory.h"
+#include "src/base/process.h"
 #include "src/base/rng.h"
 #include "src/base/text.h"
 #include "src/base/vec.h"
@@ -400,4 +402,19 @@ TEST(memory_left_is_the_nodes_or_what_its_control_groups_leave) {
 TEST(this_node_has_memory) {
   NodeMemory memory = node_memory();
   EXPECT(memory.total > 0 && memory.available > 0 && memory.available <= memory.total && *memory.limit);
+}
+
+/* --- processes ------------------------------------------------------------------------------------------------------------ */
+
+static void count_folder(void *self, const char *folder, bool second) {
+  (void)second;
+  EXPECT(!strncmp(folder, "/sys/fs/cgroup", 14));
+  ++*(int *)self;
+}
+
+TEST(a_process_has_room_for_itself_and_no_more_than_the_node_has) {
+  int folders = 0;
+  process_cgroups("memory", count_folder, &folders);
+  EXPECT(process_peak() > 0 && process_room() >= process_peak());
+  EXPECT(process_room() <= (int64_t)sysconf(_SC_PHYS_PAGES) * (int64_t)sysconf(_SC_PAGESIZE));
 }

@@ -72,6 +72,36 @@ TEST(amounts_have_exact_values_and_units) {
   arena_close(arena);
 }
 
+TEST(bytes_read_back) {
+  static const struct {
+    const char *text, *printed;
+    int64_t nbytes;
+  } rows[] = {{"auto", "auto", 0},
+              {"auto: fit", "auto", 0},
+              {"{auto: fit}", "auto", 0},
+              {"auto:60GiB", "{auto: 60GiB}", (int64_t)60 << 30},
+              {"auto: 1.5 GiB", "{auto: 1536MiB}", (int64_t)3 << 29},
+              {"{auto: 64GB}", "{auto: 64GB}", 64000000000},
+              {"auto: 64000000001B", "{auto: 64000000001B}", 64000000001}};
+  Arena *arena = arena_open();
+  for (size_t i = 0; i < sizeof rows / sizeof *rows; i++) {
+    Config *c = load_words(arena, good, "");
+    const Key *key = key_find_path("memory.recompute");
+    Fault fault = {0};
+    for (int again = 0; again < 2; again++) {
+      EXPECT(value_parse(arena, key, again ? rows[i].printed : rows[i].text, c, &fault));
+      EXPECT(c->memory.recompute.choice == RECOMPUTE_AUTO && c->memory.recompute.nbytes == rows[i].nbytes);
+      Text text = {0};
+      value_print(key, c, &text);
+      EXPECT_TEXT(text.at, rows[i].printed);
+      text_close(&text);
+    }
+  }
+  Config *c = load_text(arena, arena_printf(arena, "%smemory: {recompute: {auto: 2TB}}\n", good));
+  EXPECT(c->memory.recompute.choice == RECOMPUTE_AUTO && c->memory.recompute.nbytes == 2000000000000);
+  arena_close(arena);
+}
+
 TEST(values_that_are_not_meant_are_refused) {
   static const struct {
     const char *word, *what;
@@ -106,6 +136,12 @@ TEST(values_that_are_not_meant_are_refused) {
       {"train.warmup=-1steps", "0 <= warmup"},
       {"train.stop_after=", "'train.stop_after' has no value"},
       {"run.name=", "'run.name' has no value"},
+      {"memory.recompute=atuo", "did you mean 'auto'?"},
+      {"memory.recompute=auto:60", "'memory.recompute' wants bytes behind 'auto'"},
+      {"memory.recompute=auto: 60Gi", "such as 60GiB or 64GB, or fit"},
+      {"memory.recompute=auto: -1GiB", "'memory.recompute' wants bytes behind 'auto'"},
+      {"memory.recompute=auto: 0.1B", "'memory.recompute' wants bytes behind 'auto'"},
+      {"memory.recompute=cheap: 60GiB", "'memory.recompute' has nothing behind 'cheap'"},
       {"hpctrain=2", "1 <= hpctrain <= 1"},
   };
   Arena *arena = arena_open();
@@ -151,7 +187,7 @@ TEST(a_file_is_read_into_typed_fields) {
   EXPECT(c->train.seq_len == 4096);
   EXPECT(c->train.schedule == SCHEDULE_COSINE);
   EXPECT(c->run.debug == (DEBUG_IR | DEBUG_COMM));
-  EXPECT(c->memory.recompute == RECOMPUTE_BLOCK);
+  EXPECT(c->memory.recompute.choice == RECOMPUTE_BLOCK);
   EXPECT(c->cpu.threads == 2);
   EXPECT(c->data.train.n == 1 && c->data.val.n == 1);
   EXPECT_TEXT(c->data.train.at[0].path, "a.bin");
@@ -209,6 +245,9 @@ TEST(files_of_another_form_are_refused) {
   expect_bad_file("{{a: 1}: 2}\n", "a key is a word");
   expect_bad_file("[[[[[[[[[[[[[[[[[[[[[[[[", "nested more than 16 deep");
   expect_bad_addition("checkpoint: 3\n", "'checkpoint' is a section of keys");
+  expect_bad_addition("memory: {recompute: {auto: 1GiB, b: 1}}\n", "'memory.recompute' is one value");
+  expect_bad_addition("memory: {recompute: {auto: [1]}}\n", "'memory.recompute' is one value");
+  expect_bad_addition("memory: {recompute: {auto: 7}}\n", "'memory.recompute' wants bytes behind 'auto'");
   expect_bad_addition("  beta1: [1]\n", "'train.beta1' is one value, not a list");
   expect_bad_addition("  beta1: {a: 1}\n", "'train.beta1' is one value, not a section");
   expect_bad_addition("  beta1:\n", "'train.beta1' has no value");

@@ -8,7 +8,7 @@
 #include <string.h>
 
 #include "src/base/rng.h"
-#include "src/train/engine.h"
+#include "src/train/fit.h"
 #include "test/check.h"
 
 enum { STEPS = 3, SEQUENCES = 2, POSITIONS = 21, PASSES = 2, TOKENS = SEQUENCES * POSITIONS };
@@ -162,6 +162,27 @@ TEST(recomputation_changes_no_bit) {
   EngineOptions o = options(), other = o;
   other.choices.forget = FORGET_BLOCKS;
   expect_no_change(&o, &other);
+}
+
+TEST(no_amount_of_recomputation_changes_a_bit) {
+  EngineOptions o = options(), other = o;
+  o.model.layers = other.model.layers = 2;
+  Arena *arena = arena_open();
+  Comm *comm = comm_self();
+  Mesh *mesh = mesh_open(comm, (int[MESH_AXES]){1, 1, 1, 1, 1});
+  FitLine line = fit_find(arena, comm, mesh, &o, 1).line;
+  mesh_close(mesh);
+  comm_close(comm);
+  arena_close(arena);
+  Trained none = train(&o);
+  expect_trained(&none);
+  for (int setting = 1; setting < fit_settings(&line); setting += line.blocks) { /* each level, in one of the two blocks */
+    fit_choose(&line, setting, &other.choices);
+    Trained t = train(&other);
+    expect_same_bits(&none, &t);
+    arena_close(t.arena);
+  }
+  arena_close(none.arena);
 }
 
 TEST(recomputation_changes_no_bit_in_16_bits_either) {

@@ -40,7 +40,10 @@ static const ParamTraits *traits_of(Arena *arena, const Graph *g, const char *op
 }
 
 static const Graph *run_pass(Arena *arena, const Graph *g, const char *options) {
-  if (!strncmp(options, "recompute", 9)) return pass_recompute(g, arena, strstr(options, "cheap") ? FORGET_CHEAP : FORGET_BLOCKS);
+  if (!strncmp(options, "recompute", 9)) {
+    int level = strstr(options, "cheap") ? FORGET_CHEAP : number_after(options, "level=", FORGET_BLOCKS);
+    return pass_recompute(g, arena, (Forget)level, number_after(options, "spared=", 0));
+  }
   if (!strncmp(options, "accumulate", 10)) return pass_accumulate(g, arena);
   if (!strncmp(options, "schedule", 8)) return pass_schedule(g, arena, number_after(options, "units_alive=", 1));
   if (!strncmp(options, "precision", 9)) {
@@ -130,8 +133,13 @@ TEST(schedule_does_as_written) { expect_file("schedule"); }
 
 /* --- on random graphs ----------------------------------------------------------------------------------------------------- */
 
-static const char *const passes[] = {
-    "recompute", "accumulate", "recompute cheap", "precision", "schedule units_alive=1", "schedule units_alive=3"};
+static const char *const passes[] = {"recompute",
+                                     "accumulate",
+                                     "recompute cheap",
+                                     "recompute level=2 spared=1",
+                                     "precision",
+                                     "schedule units_alive=1",
+                                     "schedule units_alive=3"};
 
 /* The largest difference between what two graphs with the same Vars leave in them, relative to their sizes. */
 static double difference(Arena *arena, const Graph *a, const Graph *b, uint64_t seed) {
