@@ -17,13 +17,14 @@
 
 enum { IGNORED = -100 };
 
-/* By precision.compute; in 16 bits what their rounding costs. */
+/* By precision.compute; in 16 bits what their rounding costs.  Steps with moments in 16 bits, too: 2.3e-4 was seen. */
 typedef struct Tolerance {
   double logits, gradient, loss, step;
 } Tolerance;
 static const Tolerance tolerances[] = {[PRECISION_FP32] = {2e-5, 2e-4, 2e-5, 2e-4},
                                        [PRECISION_BF16] = {2e-2, 3e-2, 1e-2, 1e-2},
                                        [PRECISION_FP16] = {2e-2, 3e-2, 1e-2, 1e-2}};
+static const double brief_moments = 2e-3;
 
 typedef struct Verify {
   Arena *arena;
@@ -33,7 +34,7 @@ typedef struct Verify {
   Dev *dev;
   ModelConfig model;
   const char *folder; /* of the model */
-  const Tolerance *tolerance;
+  Tolerance tolerance;
   int threads, wrong; /* wrong: comparisons out of tolerance */
 } Verify;
 
@@ -122,7 +123,7 @@ static void compare_gradients(Verify *v, Engine *engine, const Reference *ref, R
     reference_read(ref, name, theirs, n);
     Distance d = {0, 0};
     if (comm_rank(v->comm) == 0) distance_add(&d, mine, theirs, n);
-    report(v, name, distance(v, &d), v->tolerance->gradient);
+    report(v, name, distance(v, &d), v->tolerance.gradient);
     reference_dump(dump, name, states->params[p].shape.rank, states->params[p].shape.dim, mine);
     free(mine);
     free(theirs);
@@ -157,14 +158,14 @@ static void verify_batch(Verify *v, const char *path, const char *dump_path) {
   reference_read(ref, "logits", theirs, B * S * v->model.vocab);
   Distance d = {0, 0};
   distance_add(&d, engine_logits(engine), theirs + (rows.real ? before : 0), mine);
-  report(v, "logits", distance(v, &d), v->tolerance->logits);
+  report(v, "logits", distance(v, &d), v->tolerance.logits);
   free(theirs);
   dump_logits(v, &rows, engine_logits(engine), B, S, dump);
   compare_gradients(v, engine, ref, dump);
-  StepResult step = engine_update(engine, 0); /* last: it gives the loss over all ranks */
+  StepResult step = engine_update(engine, 1, 0); /* last: it gives the loss over all ranks */
   float loss = (float)step.loss, want;
   reference_read(ref, "loss", &want, 1);
-  report(v, "loss", relative(loss, want), v->tolerance->loss);
+  report(v, "loss", relative(loss, want), v->tolerance.loss);
   reference_dump(dump, "loss", 0, NULL, &loss);
   reference_dump_close(dump);
   engine_close(engine);
@@ -192,16 +193,16 @@ static void verify_training(Verify *v, const char *path) {
       }
     engine_batch(engine, ids, labels);
     engine_micro(engine, 0);
-    StepResult step = engine_update(engine, t->lr[s]);
+    StepResult step = engine_update(engine, s + 1, t->lr[s]);
     double loss = relative(step.loss, t->loss[s]), norm = relative(step.grad_norm, t->grad_norm[s]);
     worst_loss = loss <= worst_loss ? worst_loss : loss; /* keeps a NaN */
     worst_norm = norm <= worst_norm ? worst_norm : norm;
   }
   char what[64];
   snprintf(what, sizeof what, "loss, worst of %d steps", t->steps);
-  report(v, what, worst_loss, v->tolerance->step);
+  report(v, what, worst_loss, v->tolerance.step);
   snprintf(what, sizeof what, "gradient norm, worst of %d steps", t->steps);
-  report(v, what, worst_norm, v->tolerance->step);
+  report(v, what, worst_norm, v->tolerance.step);
   engine_close(engine);
   arena_close(arena);
 }
@@ -240,7 +241,8 @@ int cmd_verify(int argc, char **argv) {
   Config *c = config_parse(v.arena, "verify", run_text, nkeys, keys);
   setup_kind(v.arena, c, v.comm);
   v.config = c;
-  v.tolerance = &tolerances[v.config->precision.compute];
+  v.tolerance = tolerances[c->precision.compute];
+  if (c->precision.moments == PRECISION_BF16) v.tolerance.step = fmax(v.tolerance.step, brief_moments);
   v.model = setup_model(v.arena, v.config, &warnings);
   if (warnings.n && comm_rank(v.comm) == 0) fprintf(stderr, "warn   %s", warnings.at);
   text_close(&warnings);

@@ -103,7 +103,7 @@ typedef struct Config {
     int64_t units_alive;
   } parallel;
   struct {
-    int compute, master, reduce;
+    int compute, master, moments, reduce;
   } precision;
   struct {
     Fit recompute; /* Recompute; auto: as much as fits into so many bytes, or into what there is */

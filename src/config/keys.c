@@ -162,6 +162,9 @@ const Key keys[] = {
      .help = "of matrix products, attention and kept activations; sums, norms and softmax stay fp32",
      .elsewhere = "dtype, param_dtype, mixed_precision_param"},
     {KEY(precision, master, KEY_CHOICE), .fallback = "fp32", .choices = LIST("fp32"), .help = "of the weights that are updated"},
+    {KEY(precision, moments, KEY_CHOICE), .fallback = "fp32", .choices = LIST("fp32", "bf16"),
+     .help = "AdamW's m and v in memory; bf16: 4 bytes a parameter less, rounded by chance",
+     .elsewhere = "exp_avg_dtype, exp_avg_sq_dtype"},
     {KEY(precision, reduce, KEY_CHOICE), .fallback = "fp32", .choices = LIST("fp32", "bf16"), .help = "of gradients between ranks",
      .elsewhere = "reduce_dtype, mixed_precision_reduce, grad_reduce_in_fp32"},
 

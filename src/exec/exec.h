@@ -112,6 +112,10 @@ void job_get(Job *job, const char *name, int64_t first, int64_t n, JobUse *use, 
 void job_put_halves(Job *job, const char *upper, const char *lower, int64_t first, int64_t n, JobMake *make, void *self);
 void job_get_halves(Job *job, const char *upper, const char *lower, int64_t first, int64_t n, JobUse *use, void *self);
 
+/* The same of F32s that a Var holds as BF16s: rounded to nearest as they are put there. */
+void job_put_bf16(Job *job, const char *name, int64_t first, int64_t n, JobMake *make, void *self);
+void job_get_bf16(Job *job, const char *name, int64_t first, int64_t n, JobUse *use, void *self);
+
 /* Values by a rule, made where they are kept: std times rng_normal of element, element + 1, …; or a constant.  A GPU's
  * logarithm, sine and cosine may differ from the host's in the last bit of a double, so that about one value in 2^27 is
  * another float, the next one. */

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Vars that hold an F32 in two halves (OP_UPPER, OP_LOWER), for hosts that think of them as one. */
+/* Vars that hold an F32 in two halves (OP_UPPER, OP_LOWER), or as a BF16 alone, for hosts that think of F32s. */
 #include <stdlib.h>
 
 #include "src/exec/exec.h"
@@ -50,4 +50,46 @@ void job_get_halves(Job *job, const char *upper, const char *lower, int64_t firs
     use(self, done, count, p.whole);
   }
   parts_close(&p);
+}
+
+/* The other side of a transfer of BF16s, F32 part by F32 part. */
+typedef struct Brief {
+  JobMake *make;
+  JobUse *use;
+  void *self;
+  float *whole; /* of a part */
+} Brief;
+
+static int64_t brief_part(int64_t n, int64_t done) { return n - done < PART ? n - done : PART; }
+
+static void make_brief(void *self, int64_t first, int64_t n, void *to) {
+  const Brief *b = self;
+  uint16_t *bits = to;
+  for (int64_t done = 0; done < n; done += PART) {
+    int64_t count = brief_part(n, done);
+    b->make(b->self, first + done, count, b->whole);
+    for (int64_t i = 0; i < count; i++) bits[done + i] = bf16_of(b->whole[i]);
+  }
+}
+
+static void use_brief(void *self, int64_t first, int64_t n, const void *from) {
+  const Brief *b = self;
+  const uint16_t *bits = from;
+  for (int64_t done = 0; done < n; done += PART) {
+    int64_t count = brief_part(n, done);
+    for (int64_t i = 0; i < count; i++) b->whole[i] = bf16_value(bits[done + i]);
+    b->use(b->self, first + done, count, b->whole);
+  }
+}
+
+void job_put_bf16(Job *job, const char *name, int64_t first, int64_t n, JobMake *make, void *self) {
+  Brief b = {.make = make, .self = self, .whole = xmalloc(sizeof(float) * (size_t)(brief_part(n, 0) + 1))};
+  job_put(job, name, first, n, make_brief, &b);
+  free(b.whole);
+}
+
+void job_get_bf16(Job *job, const char *name, int64_t first, int64_t n, JobUse *use, void *self) {
+  Brief b = {.use = use, .self = self, .whole = xmalloc(sizeof(float) * (size_t)(brief_part(n, 0) + 1))};
+  job_get(job, name, first, n, use_brief, &b);
+  free(b.whole);
 }

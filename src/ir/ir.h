@@ -140,7 +140,7 @@ extern const OpRow op_table[OP_COUNT];
 
 typedef enum VarClass {
   VAR_INPUT,  /* copied in before the program runs: ids, labels */
-  VAR_STEP,   /* a scalar that changes from step to step: lr */
+  VAR_STEP,   /* scalars that change from step to step: lr */
   VAR_PARAM,  /* a model parameter, before sharding has laid it out in a unit */
   VAR_STATE,  /* persistent and in checkpoints: a unit's parameters or moments, a counter */
   VAR_CARRY,  /* passes from program to program within a step: accumulated gradients */

@@ -50,11 +50,12 @@ typedef struct StateRow {
 } StateRow;
 
 typedef struct StateTable {
-  int shards;   /* ranks that together hold a copy of the parameters (mesh axis dp_shard) */
-  int replicas; /* such groups (dp_replicate) */
-  bool across;  /* replicas share out the update: each holds and updates 1/replicas of its part */
-  bool split;   /* parameters are in two halves of 16 bits */
-  bool scaled;  /* the loss is scaled: "loss_scale" and "scale_age", the updates since it last changed, are states */
+  int shards;    /* ranks that together hold a copy of the parameters (mesh axis dp_shard) */
+  int replicas;  /* such groups (dp_replicate) */
+  bool across;   /* replicas share out the update: each holds and updates 1/replicas of its part */
+  bool split;    /* parameters are in two halves of 16 bits */
+  DType moments; /* of m and v: F32, or BF16, rounded by chance */
+  bool scaled;   /* the loss is scaled: "loss_scale" and "scale_age", the updates since it last changed, are states */
   int nunits, nparams, nrows;
   StateUnit *units;
   StateParam *params;
@@ -67,6 +68,7 @@ enum { STATE_PAD = 64 };
 typedef struct StateOptions {
   int shards, replicas;
   bool across, split, scaled;
+  DType moments;
   const ParamTraits *traits;
 } StateOptions;
 StateTable *state_table(Arena *arena, const Graph *model, const StateOptions *options);

@@ -11,6 +11,7 @@ const char *state_slot_name(StateSlot slot) {
 
 DType state_slot_type(const StateTable *table, StateSlot slot) {
   if (table->split && slot == SLOT_PARAM) return DT_BF16;
+  if (slot == SLOT_M || slot == SLOT_V) return table->moments;
   return slot == SLOT_LOWER ? DT_I16 : DT_F32;
 }
 
@@ -80,6 +81,7 @@ StateTable *state_table(Arena *arena, const Graph *model, const StateOptions *o)
   table->across = o->across && o->replicas > 1;
   table->split = o->split;
   table->scaled = o->scaled;
+  table->moments = o->moments;
   table->params = arena_array(arena, StateParam, table->nparams);
   table->units = arena_array(arena, StateUnit, table->nparams);
   for (int i = 0, p = 0; i < model->vars.n; i++) /* units in the order of their first parameter */

@@ -107,7 +107,8 @@ Engine *engine_open(Arena *arena, Dev *dev, Comm *comm, Mesh *mesh, const Engine
                          .across = options->across,
                          .traits = options->traits,
                          .split = options->choices.compute == DT_BF16,
-                         .scaled = options->choices.compute == DT_F16};
+                         .scaled = options->choices.compute == DT_F16,
+                         .moments = options->moments};
   e->states = state_table(arena, model, &states);
   e->job = job_open(arena, dev, comm, mesh, &e->options.choices, options->interpreted);
   add_programs(e);
@@ -180,14 +181,24 @@ static const char *lower_name(const Engine *e, StateSlot slot, int unit) {
   return e->states->split && slot == SLOT_PARAM ? find_state(e, SLOT_LOWER, unit) : NULL;
 }
 
+static bool is_brief(const Engine *e, StateSlot slot) {
+  return (slot == SLOT_M || slot == SLOT_V) && e->states->moments == DT_BF16;
+}
+
 void engine_put(Engine *e, StateSlot slot, int unit, int64_t at, int64_t n, JobMake *make, void *self) {
   const char *name = state_name(e, slot, unit), *lower = lower_name(e, slot, unit);
-  lower ? job_put_halves(e->job, name, lower, at, n, make, self) : job_put(e->job, name, at, n, make, self);
+  if (is_brief(e, slot))
+    job_put_bf16(e->job, name, at, n, make, self);
+  else
+    lower ? job_put_halves(e->job, name, lower, at, n, make, self) : job_put(e->job, name, at, n, make, self);
 }
 
 void engine_get(const Engine *e, StateSlot slot, int unit, int64_t at, int64_t n, JobUse *use, void *self) {
   const char *name = state_name(e, slot, unit), *lower = lower_name(e, slot, unit);
-  lower ? job_get_halves(e->job, name, lower, at, n, use, self) : job_get(e->job, name, at, n, use, self);
+  if (is_brief(e, slot))
+    job_get_bf16(e->job, name, at, n, use, self);
+  else
+    lower ? job_get_halves(e->job, name, lower, at, n, use, self) : job_get(e->job, name, at, n, use, self);
 }
 
 void engine_get_grad(const Engine *e, int unit, int64_t at, int64_t n, JobUse *use, void *self) {
@@ -256,8 +267,18 @@ void engine_step_begin(Engine *e) {
   lap->begun = true;
 }
 
-void engine_update_start(Engine *e, double lr) {
+/* What this step's roundings draw from, a key a unit. */
+static void set_dither_keys(Engine *e, int64_t step) {
+  int64_t *keys = job_var(e->job, "dither_keys", NULL);
+  for (int u = 0; keys && u < e->states->nunits; u++) {
+    Rng rng = rng_make(e->options.seed, RNG_ROUND, e->states->units[u].name, (uint64_t)step);
+    keys[u] = (int64_t)rng_key53(&rng);
+  }
+}
+
+void engine_update_start(Engine *e, int64_t step, double lr) {
   *(float *)job_var(e->job, "lr", NULL) = (float)lr;
+  set_dither_keys(e, step);
   job_run(e->job, e->update);
   dev_event_record(e->laps[e->started++ % LAPS].end);
   e->laps[e->started % LAPS].begun = false;
@@ -272,8 +293,8 @@ StepResult engine_update_result(Engine *e) {
   return (StepResult){m[METRIC_LOSS], m[METRIC_GRAD_NORM], m[METRIC_TOKENS], seconds, m[METRIC_SCALE], m[METRIC_APPLIED] != 0};
 }
 
-StepResult engine_update(Engine *e, double lr) {
-  engine_update_start(e, lr);
+StepResult engine_update(Engine *e, int64_t step, double lr) {
+  engine_update_start(e, step, lr);
   return engine_update_result(e);
 }
 

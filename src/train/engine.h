@@ -17,6 +17,8 @@ typedef struct EngineOptions {
   double nominal_tokens;        /* of the global batch */
   AdamW adam;
   double clip;
+  DType moments; /* F32 or BF16 */
+  uint64_t seed; /* of the draws by which moments are rounded */
   Choices choices;
   bool train, eval, logits, generate; /* which programs there are; logits: of the micro-step, for verify */
   bool interpreted;                   /* cpu.compiler: none */
@@ -65,9 +67,9 @@ typedef struct StepResult {
 } StepResult;
 /* The device's time of the step counts from here, not from the update before: something else was done in between. */
 void engine_step_begin(Engine *engine);
-StepResult engine_update(Engine *engine, double lr);
+StepResult engine_update(Engine *engine, int64_t step, double lr); /* step: its number in the run, which draws depend on */
 /* The same in two: the first does not wait; the second gives the results of updates in their order. */
-void engine_update_start(Engine *engine, double lr);
+void engine_update_start(Engine *engine, int64_t step, double lr);
 StepResult engine_update_result(Engine *engine);
 
 /* Of the batch; then, in their order, what batches add to sums: the loss sum and the token count, of all ranks. */

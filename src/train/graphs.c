@@ -82,14 +82,26 @@ static int sum_of_squares(Graph *g, int x) {
   return ir_sum_all(g, ir_mul(g, cut, cut));
 }
 
+/* Of the elements of this rank's share: their places in the unit. */
+static int places_in_unit(Graph *g, const StateUnit *unit, int shard) {
+  int at = ir_iota(g, DT_I64, SHAPE(unit->local), 0);
+  if (unit->local == unit->padded) return at;
+  return ir_add(g, at, ir_mul(g, ir_cast(g, DT_I64, shard), ir_const(g, DT_I64, (double)unit->local)));
+}
+
 /* Which elements of this rank's share of a unit decay: the matrices'; -1: none of them. */
 static int decayed_elements(Graph *g, const StateUnit *unit, int shard) {
   if (unit->traits.weight_decay >= 0) return ir_const(g, DT_PRED, 1);
   if (unit->decayed == 0) return -1;
-  int at = ir_iota(g, DT_I64, SHAPE(unit->local), 0);
-  if (unit->local < unit->padded)
-    at = ir_add(g, at, ir_mul(g, ir_cast(g, DT_I64, shard), ir_const(g, DT_I64, (double)unit->local)));
-  return ir_binary(g, OP_LT, at, ir_const(g, DT_I64, (double)unit->decayed));
+  return ir_binary(g, OP_LT, places_in_unit(g, unit, shard), ir_const(g, DT_I64, (double)unit->decayed));
+}
+
+/* The moments, rounded by chance: an element's draw is of its unit's key for this step and its place in the unit, whoever holds it;
+ * m takes the lower half of it, v the upper.  What a skipped step leaves as it was is a bf16 and stays so. */
+static void dither_moments(Graph *g, int key, int places, int *m, int *v) {
+  int draw = ir_binary(g, OP_RANDOM, key, places);
+  *m = ir_binary(g, OP_DITHER, *m, draw);
+  *v = ir_binary(g, OP_DITHER, *v, ir_binary(g, OP_SHIFT, draw, ir_const(g, DT_I32, 16)));
 }
 
 static void store_metrics(Graph *g, const int *values) {
@@ -128,9 +140,9 @@ static Totals sum_totals(Graph *g, const StateTable *t, const UpdateOptions *o, 
   return (Totals){scalar_of(g, sums, 0), scalar_of(g, sums, 1), ir_add(g, squares, squares_whole)};
 }
 
-/* One unit's parameters and moments; grad: with all factors. */
+/* key: of this step's draws for the unit, where moments are bf16.  One unit's parameters and moments; grad: with all factors. */
 static void update_unit(Graph *g, const StateTable *table, const StateUnit *unit, const AdamW *run, AdamWShared shared, int grad,
-                        int shard) {
+                        int shard, int key) {
   const char *name[STATE_SLOTS];
   int state[STATE_SLOTS], last = table->split ? SLOT_LOWER : SLOT_V;
   AdamW adam = *run;
@@ -142,8 +154,10 @@ static void update_unit(Graph *g, const StateTable *table, const StateUnit *unit
     graph_var(g, (Var){.name = name[slot], .class = VAR_STATE, .dtype = dtype, .shape = SHAPE(unit->local)});
     state[slot] = ir_load(g, name[slot]);
   }
+  if (key >= 0) state[SLOT_M] = ir_cast(g, DT_F32, state[SLOT_M]), state[SLOT_V] = ir_cast(g, DT_F32, state[SLOT_V]);
   if (table->split) state[SLOT_PARAM] = ir_binary(g, OP_JOIN, state[SLOT_PARAM], state[SLOT_LOWER]);
   adamw_update(g, &adam, &shared, grad, decayed_elements(g, unit, shard), &state[SLOT_PARAM], &state[SLOT_M], &state[SLOT_V]);
+  if (key >= 0) dither_moments(g, key, places_in_unit(g, unit, shard), &state[SLOT_M], &state[SLOT_V]);
   if (table->split) {
     state[SLOT_LOWER] = ir_unary(g, OP_LOWER, state[SLOT_PARAM]);
     state[SLOT_PARAM] = ir_unary(g, OP_UPPER, state[SLOT_PARAM]);
@@ -161,6 +175,8 @@ Graph *graph_update(Arena *arena, const StateTable *table, const UpdateOptions *
   scalar_var(g, "updates", VAR_STATE, DT_F32);
   scalar_var(g, "lr", VAR_STEP, DT_F32);
   scalar_var(g, "shard", VAR_STEP, DT_I32);
+  bool brief = table->moments == DT_BF16;
+  if (brief) graph_var(g, (Var){.name = "dither_keys", .class = VAR_STEP, .dtype = DT_I64, .shape = SHAPE(table->nunits)});
   for (int u = 0; u < table->nunits; u++) {
     const StateUnit *unit = &table->units[u];
     const char *name = state_grad(arena, unit);
@@ -191,7 +207,8 @@ Graph *graph_update(Arena *arena, const StateTable *table, const UpdateOptions *
   int metrics[METRICS] = {ir_div(g, totals.loss_sum, counted), norm, tokens, ir_cast(g, DT_F32, apply), scale};
   for (int u = 0; u < table->nunits; u++)
     if (!table->units[u].traits.frozen)
-      update_unit(g, table, &table->units[u], &o->adam, shared, ir_mul(g, grad[u], factor), shard);
+      update_unit(g, table, &table->units[u], &o->adam, shared, ir_mul(g, grad[u], factor), shard,
+                  brief ? scalar_of(g, ir_load(g, "dither_keys"), u) : -1);
   ir_store(g, "updates", ir_select(g, apply, ir_add(g, updates, one), updates));
   if (table->scaled) update_scale(g, scale, finite, apply);
   store_metrics(g, metrics);

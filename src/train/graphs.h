@@ -4,6 +4,7 @@
  * Vars that programs share, beside the model's inputs (model.h), units and their gradients (pass.h):
  *   loss_sum, token_count   carried: this rank's sums over the micro-steps of a step
  *   lr, shard               step scalars: the learning rate; which of a unit's shares this rank holds (state_share)
+ *   dither_keys             step scalars, where moments are bf16: the key of each unit's draws
  *   updates                 state: updates applied so far
  *   loss_scale, scale_age   states, where the loss is scaled: what it is multiplied by, and the updates since that changed
  *   metrics                 output of the update: METRIC_… below; the same on all ranks

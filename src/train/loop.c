@@ -118,7 +118,7 @@ static void step(Run *run) {
   conclude(run, true);
   run->open = ++run->step;
   run->open_lr = lr_at(&run->schedule, run->step - 1);
-  engine_update_start(run->engine, run->open_lr);
+  engine_update_start(run->engine, run->step, run->open_lr);
   if (dev_is_host(run->dev) || run->step <= run->config->profile.steps.last) conclude(run, false);
   prof_step_end(run->prof);
   run->spent[SPENT_TRAINING] += clock_seconds() - begin;

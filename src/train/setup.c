@@ -110,6 +110,8 @@ EngineOptions setup_options(const Config *c, const ModelConfig *model, int threa
                 c->parallel.hybrid_optimizer == HYBRID_SHARD,
       .adam = {c->train.beta1, c->train.beta2, c->train.eps, c->train.weight_decay},
       .clip = c->train.grad_clip,
+      .moments = types[c->precision.moments],
+      .seed = (uint64_t)c->run.seed,
       .choices = {.forget = forgets[c->memory.recompute.choice],
                   .compute = types[c->precision.compute],
                   .reduce = types[c->precision.reduce],

@@ -69,7 +69,7 @@ int main(int argc, char **argv) {
     for (long i = 0; i <= B * S; i++) ids[i] = (int32_t)(rng_uniform(&rng, (uint64_t)(s * (B * S + 1) + i)) * (double)model.vocab);
     engine_batch(engine, ids, ids + 1);
     engine_micro(engine, 0);
-    r = engine_update(engine, 3e-4);
+    r = engine_update(engine, s + 1, 3e-4);
     prof_step_end(prof);
     seconds[s] = clock_seconds() - t;
   }

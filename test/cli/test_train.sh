@@ -120,6 +120,31 @@ test_precisions_go_on_from_one_another() {
   expect_same c d
 }
 
+# Moments in bf16 draw by step and element alone: with a stop in between, or on a device with its own memory, they have the same
+# bits; checkpoints hold them as float32, which runs with either go on from.
+test_moments_in_16_bits_go_on_from_themselves_and_from_float32() {
+  write_run
+  train 2 run.folder=a precision.moments=bf16
+  train 2 run.folder=b precision.moments=bf16 train.stop_after=4steps
+  train 2 run.folder=b precision.moments=bf16 device.kind=apart
+  expect_same a b
+  train 2 run.folder=c train.stop_after=3steps
+  train 1 run.folder=c precision.moments=bf16 train.stop_after=6steps parallel.strategy=full_shard
+  train 2 run.folder=c
+  train 2 run.folder=d
+  expect_close c d 0.01
+  ! expect_equal "$(states a)" "$(states d)" 2> /dev/null
+}
+
+test_moments_in_16_bits_learn_as_well() {
+  write_run
+  train 1 run.folder=a train.duration=300steps
+  train 1 run.folder=b train.duration=300steps precision.moments=bf16
+  paste -d ' ' <(numbers a | tail -n 50) <(numbers b | tail -n 50) | awk '
+    { a += $2; b += $5 }
+    END { printf "mean loss of the last 50 steps: %.4f, %.4f\n", a / NR, b / NR; exit !(NR == 50 && (a - b) ^ 2 < (0.02 * NR) ^ 2) }' >&2
+}
+
 # planned_bytes WORD: of the arena of a run with memory.recompute=WORD.
 planned_bytes() {
   train 2 run.folder="planned-$1" memory.recompute="$1" run.debug=[mem] train.stop_after=1steps

@@ -28,6 +28,15 @@ test_llama3_gqa_tied_3_full_shard_block_bf16_on_the_way() {
 test_llama3_gqa_tied_1_no_shard_cheap_bf16_interpreter() { within llama3-gqa-tied 1 no_shard cheap precision.compute=bf16 $interpreter; }
 test_llama_headdim_4_full_shard_cheap_fp16_unfused() { within llama-headdim 4 full_shard cheap precision.compute=fp16 $unfused; }
 
+# Moments in bf16, rounded by chance.
+test_llama2_1_full_shard_none_moments() { within llama2 1 full_shard none precision.moments=bf16; }
+test_llama3_gqa_tied_4_full_shard_block_moments_interpreter() {
+  within llama3-gqa-tied 4 full_shard block precision.moments=bf16 $interpreter
+}
+test_llama_headdim_2_no_shard_cheap_bf16_moments() {
+  within llama-headdim 2 no_shard cheap precision.compute=bf16 precision.moments=bf16
+}
+
 # What is computed again, or in a kernel with other things, has the same bits.
 test_neither_recomputation_nor_fusion_changes_a_bit() {
   local precision key

@@ -3,6 +3,7 @@
 # Training on GPUs in 16 bits: test/gpu/check_precision.sh FOLDER, which holds hpctrain and hpctrain_cuda.so.
 #   reference values within what bf16 and fp16 cost, on 1 rank and as many as there are GPUs (4 at most)
 #   bf16 on all of them: the same run twice, with an empty kernel cache, and with a stop in between: the same bits
+#   with moments in bf16: near the reference, the same bits twice and with a stop in between, losses near those without
 #   a bf16 checkpoint of GPUs goes on on a CPU, and back
 . "$(dirname "$0")/gpu_case.sh"
 
@@ -11,6 +12,13 @@ reference() { # MODEL RANKS STRATEGY PRECISION RECOMPUTE
   judge "$1 on $2 GPUs, $3, $4, recompute $5, is near the reference" timeout 100 mpirun --oversubscribe -np "$2" "$hpctrain" verify \
     "${files[@]}" device.kind=cuda parallel.strategy="$3" precision.compute="$4" memory.recompute="$5"
 }
+reference_of_moments() { # RANKS STRATEGY
+  local files=("$golden/llama2" "$golden/llama2/golden.safetensors" --train "$golden/llama2/train.json")
+  judge "llama2 on $1 GPUs, $2, bf16 moments, is near the reference" timeout 100 mpirun --oversubscribe -np "$1" "$hpctrain" verify \
+    "${files[@]}" device.kind=cuda parallel.strategy="$2" precision.moments=bf16
+}
+reference_of_moments 1 no_shard
+reference_of_moments "$most" full_shard
 for model in llama2 llama3-gqa-tied llama-headdim; do
   reference $model 1 no_shard bf16 none
   reference $model "$most" full_shard bf16 cheap
@@ -39,6 +47,15 @@ same "with an empty cache" cold
 judge "$most GPUs, bf16: a stop" train device.kind=cuda run.folder=stopped train.stop_after=13steps
 judge "$most GPUs, bf16: going on" train device.kind=cuda run.folder=stopped
 same "with a stop in between" stopped
+brief="precision.moments=bf16"
+judge "$most GPUs, bf16, bf16 moments: a run" train device.kind=cuda run.folder=moments $brief
+judge "$most GPUs, bf16, bf16 moments: the same again" train device.kind=cuda run.folder=moments-again $brief
+judge "$most GPUs, bf16, bf16 moments: a stop" train device.kind=cuda run.folder=moments-stopped $brief train.stop_after=13steps
+judge "$most GPUs, bf16, bf16 moments: going on" train device.kind=cuda run.folder=moments-stopped $brief
+for other in again stopped; do
+  judge "$most GPUs, bf16, bf16 moments, $other: the same losses to the last bit" cmp <(losses moments) <(losses moments-$other)
+done
+judge "$most GPUs, bf16: losses with bf16 moments are near those with float32's" close straight moments 1e-2 30
 judge "$most GPUs, bf16: to be handed on" train device.kind=cuda run.folder=both train.stop_after=10steps
 judge "a CPU goes on with it" train device.kind=cpu run.folder=both train.stop_after=20steps
 judge "$most GPUs take it back" train device.kind=cuda run.folder=both

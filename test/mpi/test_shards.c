@@ -73,7 +73,7 @@ static Trained train(Arena *arena, const EngineOptions *o, int shards) {
       batch(engine, s, p);
       engine_micro(engine, p);
     }
-    t.step[s] = engine_update(engine, 1e-2);
+    t.step[s] = engine_update(engine, s + 1, 1e-2);
     t.step[s].seconds = 0; /* never the same */
   }
   const StateTable *states = engine_states(engine);
@@ -126,32 +126,40 @@ static const ParamTraits *some_whole(void) {
 
 TEST(however_it_is_split_the_training_is_the_same_and_padding_stays_zero) {
   enum { ONE, GROUP, ALL };
+  enum { UNTIED, TIED, BRIEF, BASES };
   int group = R == 4 ? 2 : 1, degree[] = {[ONE] = 1, [GROUP] = group, [ALL] = R};
   static const struct {
     int shards;
-    bool across, whole, recompute, tied, ignore;
+    bool across, whole, recompute;
+    int base; /* what it is the same as: untied, tied, with bf16 moments */
+    bool ignore;
   } ways[] = {
-      {ONE, false, true, false, false, false}, {ALL, false, false, false, false, false}, {ALL, false, true, true, false, true},
-      {ONE, true, true, false, false, false},  {ONE, true, false, true, false, true},    {GROUP, false, false, false, false, false},
-      {GROUP, true, true, true, false, false}, {GROUP, true, false, false, false, true}, {ONE, false, true, true, true, false},
-      {ALL, false, false, true, true, false},  {ALL, false, true, false, true, false},   {ONE, true, true, true, true, true},
-      {ONE, true, false, false, true, false},  {GROUP, false, true, false, true, true},  {GROUP, true, false, true, true, false},
+      {ONE, false, true, false, UNTIED, false}, {ALL, false, false, false, UNTIED, false},
+      {ALL, false, true, true, UNTIED, true},   {ONE, true, true, false, UNTIED, false},
+      {ONE, true, false, true, UNTIED, true},   {GROUP, false, false, false, UNTIED, false},
+      {GROUP, true, true, true, UNTIED, false}, {GROUP, true, false, false, UNTIED, true},
+      {ONE, false, true, true, TIED, false},    {ALL, false, false, true, TIED, false},
+      {ALL, false, true, false, TIED, false},   {ONE, true, true, true, TIED, true},
+      {ONE, true, false, false, TIED, false},   {GROUP, false, true, false, TIED, true},
+      {GROUP, true, false, true, TIED, false},  {ONE, false, true, false, BRIEF, false},
+      {ALL, false, false, false, BRIEF, false}, {GROUP, true, true, true, BRIEF, false},
   };
   Arena *arena = arena_open();
-  Trained base[2]; /* untied, tied: the first of either */
-  bool have[2] = {false, false};
+  Trained base[BASES]; /* the first of each */
+  bool have[BASES] = {false};
   for (size_t i = 0; i < sizeof ways / sizeof *ways; i++) {
     EngineOptions o = options();
     o.across = ways[i].across;
     o.traits = ways[i].ignore ? some_whole() : NULL;
     o.choices.whole = ways[i].whole;
     o.choices.forget = ways[i].recompute ? FORGET_BLOCKS : FORGET_NOTHING;
-    o.model.tied = ways[i].tied;
+    o.model.tied = ways[i].base == TIED;
+    o.moments = ways[i].base == BRIEF ? DT_BF16 : DT_F32;
     Trained t = train(arena, &o, degree[ways[i].shards]);
     expect_same_on_all_ranks(arena, &t);
-    if (have[o.model.tied]) expect_near(&base[o.model.tied], &t);
-    if (!have[o.model.tied]) base[o.model.tied] = t;
-    have[o.model.tied] = true;
+    if (have[ways[i].base]) expect_near(&base[ways[i].base], &t);
+    if (!have[ways[i].base]) base[ways[i].base] = t;
+    have[ways[i].base] = true;
   }
   arena_close(arena);
 }

@@ -19,8 +19,7 @@ static uint64_t key_of(const char *unit, uint64_t step) {
 
 /* --- the generator ------------------------------------------------------------------------------------------------------ */
 
-/* The reference's own first numbers for one of its keys (squares32 of ctr 0, 1, …): what rng_bits computes for the key that is
- * spread to it, worked out again from the paper's text. */
+/* squares32, written again from the paper's text. */
 static uint32_t squares(uint64_t ctr, uint64_t key) {
   uint64_t x = ctr * key, y = x, z = y + key;
   for (int round = 0; round < 3; round++) {

@@ -102,7 +102,7 @@ static Trained train_on(const EngineOptions *o, int distinct) {
       batch(engine, s, p % distinct);
       engine_micro(engine, p);
     }
-    t.step[s] = engine_update(engine, 1e-2);
+    t.step[s] = engine_update(engine, s + 1, 1e-2);
     t.step[s].seconds = 0; /* never the same */
   }
   engine_eval_start(engine);
@@ -216,7 +216,7 @@ TEST(a_loss_scale_finds_itself) {
       batch(engine, s % STEPS, p);
       engine_micro(engine, p);
     }
-    StepResult step = engine_update(engine, 1e-2);
+    StepResult step = engine_update(engine, s + 1, 1e-2);
     EXPECT(step.scale == scale && isfinite(step.loss));
     applied += step.applied;
     skipped += !step.applied;
@@ -230,7 +230,7 @@ TEST(a_loss_scale_finds_itself) {
     batch(engine, 0, p);
     engine_micro(engine, p);
   }
-  EXPECT(engine_update(engine, 1e-2).applied && engine_scalar(engine, "loss_scale") == 2 * scale);
+  EXPECT(engine_update(engine, 99, 1e-2).applied && engine_scalar(engine, "loss_scale") == 2 * scale);
   EXPECT(engine_scalar(engine, "scale_age") == 0);
   engine_close(engine);
   mesh_close(mesh);

@@ -59,11 +59,12 @@ static void add_programs(CudaKernels *kernels, const EngineOptions *o, int progr
 }
 
 /* All programs that there are, of a step of three micro-steps. */
-static void add_preset(CudaKernels *kernels, const char *preset, int64_t positions, DType compute) {
+static void add_preset(CudaKernels *kernels, const char *preset, int64_t positions, DType compute, DType moments) {
   EngineOptions o = {.sequences = 2, .positions = positions, .passes = 3, .nominal_tokens = 1000};
   EXPECT(model_preset(preset, &o.model));
   o.adam = (AdamW){0.9, 0.95, 1e-8, 0.1};
   o.clip = 1;
+  o.moments = moments;
   o.choices = (Choices){.units_alive = 2, .threads = 1, .matmul = "auto", .compute = compute, .cuda = true};
   o.train = o.eval = true;
   add_programs(kernels, &o, 5);
@@ -75,10 +76,12 @@ static void add_preset(CudaKernels *kernels, const char *preset, int64_t positio
 
 TEST(kernels_of_presets_compile_for_all_architectures_without_spills) {
   CudaKernels *kernels = cuda_kernels_open();
-  add_preset(kernels, "llama-5m", 256, DT_F32);
-  add_preset(kernels, "llama-5m", 256, DT_F16);
-  add_preset(kernels, "llama2-7b", 4096, DT_F32);
-  for (int i = 0; model_presets()[i]; i++) add_preset(kernels, model_presets()[i], 2048, DT_BF16);
+  add_preset(kernels, "llama-5m", 256, DT_F32, DT_BF16);
+  add_preset(kernels, "llama-5m", 256, DT_F16, DT_F32);
+  add_preset(kernels, "llama2-7b", 4096, DT_F32, DT_F32);
+  for (int i = 0; model_presets()[i]; i++) {
+    add_preset(kernels, model_presets()[i], 2048, DT_BF16, i % 2 ? DT_BF16 : DT_F32);
+  }
   for (int a = 0; a < ARCHS; a++) {
     Dev *dev = cuda_device_try(archs[a], 1);
     if (!dev) break;
