@@ -127,6 +127,7 @@ Graph *graph_clone(const Graph *g, Arena *arena) {
     Var v = g->vars.at[i];
     v.name = copy_name(arena, v.name);
     v.unit = copy_name(arena, v.unit);
+    v.within = copy_name(arena, v.within);
     graph_var(out, v);
   }
   out->scopes.n = 0;
