@@ -1,0 +1,41 @@
+#!/bin/bash
+# SPDX-License-Identifier: Apache-2.0
+# Recomputation on GPUs: test/gpu/check_recompute.sh FOLDER, which holds hpctrain and hpctrain_cuda.so.
+#   any amount of it: the same losses to the last bit, in no more bytes than were allowed, on one GPU and on several
+#   what fits is what the GPU has, and more than that is refused
+. "$(dirname "$0")/gpu_case.sh"
+
+make_tokens 4000
+cat > run.yaml << 'END'
+hpctrain: 1
+run: {name: gpu, folder: gpu, debug: [mem]}
+model: {preset: llama-10m}
+data: {train: tokens.bin, tokenizer: bytes}
+train: {seq_len: 512, duration: 10 steps, global_batch_size: 32 sequences, micro_batch_size: 8, lr: 1e-3, schedule: cosine, warmup: 2 steps}
+precision: {compute: bf16}
+checkpoint: {every: none}
+device: {kind: cuda}
+END
+train() { # RANKS WORD…
+  timeout 200 mpirun --oversubscribe -np "$1" "$hpctrain" run.yaml "${@:2}"
+}
+arena() { sed -n 's/^note *mem arena *\([0-9]*\) bytes/\1/p' "$1"; }
+for np in 1 $([ "$most" -gt 1 ] && echo "$most"); do
+  for word in none block; do
+    judge "$np GPUs, $word: a run" train "$np" run.folder="$np-$word" memory.recompute=$word
+    arena out > "$np-$word.bytes"
+  done
+  judge "$np GPUs, none and block: the same losses to the last bit" cmp <(losses "$np-none") <(losses "$np-block")
+  least=$(< "$np-block.bytes") range=$(($(< "$np-none.bytes") - $(< "$np-block.bytes")))
+  for part in 1 3 5 7 9; do
+    room=$((least + range * part / 10))
+    judge "$np GPUs, block and $part tenths: a run" train "$np" run.folder="$np-$part" "memory.recompute=auto: ${room}B"
+    judge "$np GPUs, block and $part tenths: no more bytes than allowed" test "$(arena out)" -le "$room"
+    judge "$np GPUs, block and $part tenths: the same losses to the last bit" cmp <(losses "$np-none") <(losses "$np-$part")
+  done
+done
+judge "what fits the GPU needs no recomputation" train 1 run.folder=fit memory.recompute=auto
+judge "and is told" grep -qE '^note .*memory.recompute: auto is none: .* of [0-9.]+ GiB$' out
+refused() { ! train 1 run.folder=short 'memory.recompute=auto: 10MB' 2> short.err && grep -qE ' short, [0-9]+ bytes' short.err; }
+judge "too few bytes are refused, with the number that is missing" refused
+exit $failed
