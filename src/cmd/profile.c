@@ -70,6 +70,7 @@ int cmd_profile(int argc, char **argv) {
   prof_table_print(tables, n, (int)w.rank, (int)w.rows, &text);
   fputs(text.at, stdout);
   printf("traces   %s/rank-*.json: chrome://tracing, ui.perfetto.dev, Holistic Trace Analysis\n", folder->profile);
+  printf("memory   %s/memory.pickle: pytorch.org/memory_viz\n", folder->profile);
   text_close(&text);
   arena_close(arena);
   return 0;

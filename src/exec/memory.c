@@ -19,7 +19,7 @@ static bool starts(const char *name, const char *slot) {
 }
 
 /* Vars are told apart by the names that the state table gives them. */
-static MemoryClass var_class(const Var *var) {
+MemoryClass memory_var_class(const Var *var) {
   static const struct {
     StateSlot slot;
     MemoryClass class;
@@ -39,7 +39,7 @@ static void mark(const Program *p, MemoryClass *classes, int buffer, MemoryClass
 MemoryClass *memory_classes(Arena *arena, const Program *p) {
   MemoryClass *classes = arena_array(arena, MemoryClass, p->nbuffers);
   for (int b = 0; b < p->nbuffers; b++)
-    classes[b] = p->buffers[b].class == BUFFER_VAR     ? var_class(&p->graph->vars.at[p->buffers[b].var])
+    classes[b] = p->buffers[b].class == BUFFER_VAR     ? memory_var_class(&p->graph->vars.at[p->buffers[b].var])
                  : p->buffers[b].class == BUFFER_TABLE ? MEMORY_CONSTANTS
                                                        : MEMORY_ACTIVATIONS;
   for (int i = 0; i < p->nsteps; i++) {
@@ -58,7 +58,7 @@ static bool alive_at(const Buffer *b, int step) { return b->class == BUFFER_TRAN
 /* What the job holds for good. */
 static void add_fixed(const Job *job, size_t by_class[MEMORY_CLASSES]) {
   for (int i = 0; i < job->vars.n; i++)
-    if (!job->vars.at[i].var->within) by_class[var_class(job->vars.at[i].var)] += job->vars.at[i].nbytes;
+    if (!job->vars.at[i].var->within) by_class[memory_var_class(job->vars.at[i].var)] += job->vars.at[i].nbytes;
   by_class[MEMORY_CONSTANTS] += job->memory.tables;
 }
 
@@ -103,7 +103,9 @@ static void print_shape(Text *text, const Shape *s) {
 }
 
 /* By what makes it: the node of its own, or (workspaces, results that nobody reads) the step it is for. */
-static const char *buffer_name(Arena *arena, const JobProgram *p, const Buffer *b) {
+const char *memory_buffer_name(Arena *arena, const Job *job, int program, int buffer) {
+  const JobProgram *p = &job->programs.at[program];
+  const Buffer *b = &p->program->buffers[buffer];
   Text text = {0};
   text_printf(&text, "%s", b->name);
   if (b->var >= 0) {
@@ -117,7 +119,7 @@ static const char *buffer_name(Arena *arena, const JobProgram *p, const Buffer *
   return name;
 }
 
-static const char *var_name(Arena *arena, const Var *var) {
+const char *memory_var_name(Arena *arena, const Var *var) {
   Text text = {0};
   text_printf(&text, "%s", var->name);
   print_shape(&text, &var->shape);
@@ -159,7 +161,8 @@ static void add_transients(MemoryReport *r, Arena *arena, const Job *job) {
     const Buffer *x = &p->program->buffers[b];
     if (!x->nbytes || !alive_at(x, r->step)) continue;
     size_t at = job->memory.vars + job->memory.tables + (size_t)x->offset;
-    add_holder(r, (MemoryHolder){buffer_name(arena, p, x), classes[b], x->nbytes, at, r->program, x->first, x->last});
+    add_holder(
+        r, (MemoryHolder){memory_buffer_name(arena, job, r->program, b), classes[b], x->nbytes, at, r->program, x->first, x->last});
   }
 }
 
@@ -184,7 +187,7 @@ MemoryReport *memory_report(Arena *arena, const Job *job) {
   for (int i = 0; i < job->vars.n; i++) {
     const JobVar *v = &job->vars.at[i];
     if (v->var->within) continue; /* that one's bytes */
-    add_holder(r, (MemoryHolder){var_name(arena, v->var), var_class(v->var), v->nbytes, v->offset, -1, 0, 0});
+    add_holder(r, (MemoryHolder){memory_var_name(arena, v->var), memory_var_class(v->var), v->nbytes, v->offset, -1, 0, 0});
   }
   for (int i = 0; i < job->programs.n; i++) add_tables(r, job, i);
   size_t live = 0;
@@ -203,15 +206,6 @@ MemoryReport *memory_report(Arena *arena, const Job *job) {
 /* --- for people -----------------------------------------------------------------------------------------------------------------
  */
 
-/* Holders that differ in a number of their unit alone: "param/layers.* 4096x4096 f32". */
-typedef struct Kin {
-  const char *name; /* with * for the number, where they are several */
-  MemoryClass class;
-  size_t each;
-  int n;
-  const MemoryHolder *one;
-} Kin;
-
 /* Numbers behind a dot are a unit's. */
 static const char *kin_name(Arena *arena, const char *name) {
   char *out = arena_alloc(arena, strlen(name) + 1), *to = out;
@@ -225,16 +219,17 @@ static const char *kin_name(Arena *arena, const char *name) {
 }
 
 static int by_sum(const void *a, const void *b) {
-  const Kin *x = a, *y = b;
+  const MemoryKin *x = a, *y = b;
   size_t p = x->each * (size_t)x->n, q = y->each * (size_t)y->n;
   return p != q ? (p < q ? 1 : -1) : by_size(x->one, y->one);
 }
 
-static int group_holders(Arena *arena, const MemoryReport *r, Kin *kin) {
+MemoryKin *memory_kin(Arena *arena, const MemoryReport *r, int *count) {
+  MemoryKin *kin = arena_array(arena, MemoryKin, r->n);
   int n = 0;
   for (int i = 0; i < r->n; i++) {
     const MemoryHolder *h = &r->at[i];
-    Kin mine = {kin_name(arena, h->name), h->class, h->nbytes, 1, h};
+    MemoryKin mine = {kin_name(arena, h->name), h->class, h->nbytes, 1, h};
     int k = 0;
     while (k < n && (kin[k].each != h->nbytes || kin[k].class != h->class || strcmp(kin[k].name, mine.name))) k++;
     if (k == n)
@@ -243,10 +238,11 @@ static int group_holders(Arena *arena, const MemoryReport *r, Kin *kin) {
       kin[k].n++;
   }
   if (n) qsort(kin, (size_t)n, sizeof *kin, by_sum);
-  return n;
+  *count = n;
+  return kin;
 }
 
-static void print_kin(const Kin *kin, double unit, const char *unit_name, Text *out) {
+static void print_kin(const MemoryKin *kin, double unit, const char *unit_name, Text *out) {
   text_printf(out, "   %9.3f %s  %-11s  ", (double)(kin->each * (size_t)kin->n) / unit, unit_name, memory_class_names[kin->class]);
   if (kin->n > 1)
     text_printf(out, "%d of %.3f: %s\n", kin->n, (double)kin->each / unit, kin->name);
@@ -261,8 +257,8 @@ void memory_report_print(const MemoryReport *r, int most, Text *out) {
   double unit = small ? 1 << 20 : 1 << 30;
   const char *unit_name = small ? "MiB" : "GiB";
   Arena *arena = arena_open();
-  Kin *kin = arena_array(arena, Kin, r->n);
-  int n = group_holders(arena, r, kin);
+  int n;
+  const MemoryKin *kin = memory_kin(arena, r, &n);
   text_printf(out, "   %.3f %s planned:", (double)r->nbytes / unit, unit_name);
   for (int c = 0, k = 0; c < MEMORY_CLASSES; c++)
     if (r->by_class[c]) text_printf(out, "%s %s %.3f", k++ ? "," : "", memory_class_names[c], (double)r->by_class[c] / unit);

@@ -40,6 +40,16 @@ typedef struct MemoryReport {
 } MemoryReport;
 MemoryReport *memory_report(Arena *arena, const Job *job);
 
+/* Holders that differ in the number of their unit alone ("param/layers.* 202383360 f32"), those that have most first. */
+typedef struct MemoryKin {
+  const char *name; /* with * for the number */
+  MemoryClass class;
+  size_t each; /* bytes */
+  int n;
+  const MemoryHolder *one;
+} MemoryKin;
+MemoryKin *memory_kin(Arena *arena, const MemoryReport *report, int *n);
+
 /* For people: the classes, the peak's place and the `most` largest holders, those of a kind (a layer each) in one line; lines that
  * begin with three blanks. */
 void memory_report_print(const MemoryReport *report, int most, Text *out);
@@ -47,11 +57,31 @@ void memory_report_print(const MemoryReport *report, int most, Text *out);
 /* "backward of layers.31, matmul"; of the update, "update, fused kernel". */
 const char *memory_place(Arena *arena, const Program *program, const char *name, int step);
 
+MemoryClass memory_var_class(const Var *var);
+const char *memory_var_name(Arena *arena, const Var *var);
+const char *memory_buffer_name(Arena *arena, const Job *job, int program, int buffer);
+
 /* The class of each buffer of a program; those of Vars and constants too. */
 MemoryClass *memory_classes(Arena *arena, const Program *program);
 
 /* Bytes by class at each step of a program: alive[step * MEMORY_CLASSES + class].  What the job holds for good (Vars and
  * constants of all its programs) is included; gaps are none, since they belong to no step. */
 size_t *memory_timeline(Arena *arena, const Job *job, int program);
+
+/* --- snapshot.c ----------------------------------------------------------------------------------------------------------- */
+
+/* A step of a program, and when it began. */
+typedef struct MemoryMoment {
+  int program, step;
+  int64_t micros;
+} MemoryMoment;
+/* The steps of these programs in a row, as if each took a microsecond. */
+MemoryMoment *memory_order(Arena *arena, const Job *job, const int *programs, int n, int *count);
+
+/* Those of the first recorded step of the job's profile, as they were started. */
+MemoryMoment *memory_recorded(Arena *arena, const Job *job, int *count);
+
+/* A file for PyTorch's memory viewer: n moments, of whole runs of programs. */
+void memory_snapshot(const Job *job, const MemoryMoment *at, int n, Text *out);
 
 #endif

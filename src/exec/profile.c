@@ -2,6 +2,7 @@
 /* What a profile is told of a program's steps: a name that says what is computed, and what it costs at the least. */
 #include "kernels/cuda/gpu.h"
 #include "src/exec/job.h"
+#include "src/exec/memory.h"
 
 /* --- names ------------------------------------------------------------------------------------------------------------------ */
 
@@ -131,6 +132,23 @@ static bool updates_states(const Program *p) {
   return false;
 }
 
+/* Kept with the job, as the profile needs it. */
+static void tell_memory(const Job *job, Prof *prof) {
+  enum { LARGEST = 12 };
+  const MemoryReport *r = memory_report(job->arena, job);
+  ProfPeak peak = {.nbytes = (double)r->nbytes, .place = r->place};
+  int n;
+  const MemoryKin *kin = memory_kin(job->arena, r, &n);
+  for (int i = 0; i < n && i < LARGEST; i++) {
+    const MemoryKin *k = &kin[i];
+    const char *name = k->n > 1 ? arena_printf(job->arena, "%d of %s", k->n, k->name) : k->one->name;
+    vec_push(job->arena, &peak.holders, (ProfHolder){(double)k->each * k->n, memory_class_names[k->class], name});
+  }
+  prof_peak(prof, &peak);
+  for (int i = 0; i < job->programs.n; i++)
+    prof_memory(prof, job->programs.at[i].profiled, memory_class_names, MEMORY_CLASSES, memory_timeline(job->arena, job, i));
+}
+
 void job_profile(Job *job, Prof *prof) {
   CHECK(!job->prof && job->base); /* once, when rows of big ops are known */
   job->prof = prof;
@@ -144,4 +162,5 @@ void job_profile(Job *job, Prof *prof) {
     }
     p->profiled = prof_program(prof, p->name, items, p->program->nsteps);
   }
+  if (!job->interpreted) tell_memory(job, prof);
 }

@@ -5,7 +5,9 @@
  * Greedy: rectangles in some order, each into the lowest gap that those before it leave.  A few orders are tried and the
  * lowest result is taken; none is tried after one that comes close to `live`, which nothing can undercut, nor when it would
  * take so many looks at rectangles that planning would be felt.  By time comes first: it is quick, since rectangles of the past are
- * forgotten, and packs a transformer's forward and backward almost without loss. */
+ * forgotten, and packs a transformer's forward and backward almost without loss.  Then orders are mended: what reaches highest
+ * goes to the front, some rounds over, which finds the places of large buffers among chains of others (embedding and head beside
+ * the gathers of layers). */
 #include <stdlib.h>
 #include <string.h>
 
@@ -164,27 +166,65 @@ static void place_in_order(Strip *s, Buffer *const *buffers, int n, Order *order
   }
 }
 
+typedef struct Search {
+  Strip strip;
+  Buffer **buffers; /* in the order in which they were placed last */
+  int64_t *offset;  /* theirs, then */
+  int n;
+  Program *program;
+} Search;
+
+/* Places buffers as they stand; true: nothing better need be looked for, or there is no time to. */
+static bool try_order(Search *s, Order *order) {
+  Program *program = s->program;
+  place_in_order(&s->strip, s->buffers, s->n, order, s->offset);
+  if ((size_t)s->strip.top < program->transient) {
+    program->transient = (size_t)s->strip.top;
+    for (int i = 0; i < s->n; i++) s->buffers[i]->offset = s->offset[i];
+  }
+  return (double)program->transient <= CLOSE * (double)program->live || s->strip.looks + (int64_t)s->n * s->n / 3 > LOOKS;
+}
+
+/* Those that reach the top come first, the others as they were: they had the worst of what all before them left. */
+static void promote_highest(Search *s) {
+  int first = 0, rest = 0;
+  Buffer **others = arena_array(s->strip.arena, Buffer *, s->n);
+  for (int i = 0; i < s->n; i++)
+    if (s->offset[i] + (int64_t)s->buffers[i]->nbytes == s->strip.top)
+      s->buffers[first++] = s->buffers[i];
+    else
+      others[rest++] = s->buffers[i];
+  memcpy(s->buffers + first, others, sizeof *others * (size_t)rest);
+}
+
+static void search(Search *s) {
+  enum { ROUNDS = 8 };
+  Order *const mended[] = {by_time, by_life};
+  for (size_t k = 0; k < sizeof orders / sizeof *orders; k++) {
+    qsort(s->buffers, (size_t)s->n, sizeof *s->buffers, orders[k]);
+    if (try_order(s, orders[k])) return;
+  }
+  for (size_t k = 0; k < sizeof mended / sizeof *mended; k++) {
+    qsort(s->buffers, (size_t)s->n, sizeof *s->buffers, mended[k]);
+    for (int i = 0; i < ROUNDS; i++) {
+      if (try_order(s, NULL)) return;
+      promote_highest(s);
+    }
+  }
+}
+
 void plan_memory(Program *program) {
   Arena *arena = arena_open();
-  Buffer **buffers = arena_array(arena, Buffer *, program->nbuffers);
-  int n = 0;
+  Search s = {.program = program, .buffers = arena_array(arena, Buffer *, program->nbuffers)};
   for (int i = 0; i < program->nbuffers; i++) {
     Buffer *b = &program->buffers[i];
     b->offset = 0;
-    if (b->class == BUFFER_TRANSIENT && b->nbytes && b->first >= 0) buffers[n++] = b; /* first < 0: of no step */
+    if (b->class == BUFFER_TRANSIENT && b->nbytes && b->first >= 0) s.buffers[s.n++] = b; /* first < 0: of no step */
   }
-  measure_live(program, arena, buffers, n);
+  measure_live(program, arena, s.buffers, s.n);
   program->transient = SIZE_MAX;
-  int64_t *offset = arena_array(arena, int64_t, n);
-  Strip strip = {.arena = arena, .pieces = arena_array(arena, Piece *, 2 * n / PIECE + 2)};
-  for (size_t k = 0; k < sizeof orders / sizeof *orders; k++) {
-    qsort(buffers, (size_t)n, sizeof *buffers, orders[k]);
-    place_in_order(&strip, buffers, n, orders[k], offset);
-    if ((size_t)strip.top < program->transient) {
-      program->transient = (size_t)strip.top;
-      for (int i = 0; i < n; i++) buffers[i]->offset = offset[i];
-    }
-    if ((double)program->transient <= CLOSE * (double)program->live || strip.looks + (int64_t)n * n / 3 > LOOKS) break;
-  }
+  s.offset = arena_array(arena, int64_t, s.n);
+  s.strip = (Strip){.arena = arena, .pieces = arena_array(arena, Piece *, 2 * s.n / PIECE + 2)};
+  search(&s);
   arena_close(arena);
 }

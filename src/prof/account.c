@@ -203,7 +203,8 @@ static void sweep(Account *a) {
 ProfTable *prof_table(const Prof *prof, Arena *arena) {
   ProfTable *t = arena_new(arena, ProfTable);
   Account a = {.prof = prof, .arena = arena, .table = t, .rates = prof_rates(dev_describe(prof->dev))};
-  *t = (ProfTable){.rank = prof->rank, .ranks = prof->ranks, .device = dev_describe(prof->dev), .steps = prof->steps.n};
+  *t = (ProfTable){
+      .rank = prof->rank, .ranks = prof->ranks, .device = dev_describe(prof->dev), .steps = prof->steps.n, .peak = prof->peak};
   if (!prof->steps.n) return t;
   t->first = prof->steps.at[0].number;
   t->last = prof->steps.at[prof->steps.n - 1].number;

@@ -40,6 +40,9 @@ typedef struct ProfProgram {
   const char *name;
   const ProfItem *items;
   int nitems;
+  const char *const *classes; /* prof_memory; NULL: not told */
+  int nclasses;
+  const size_t *alive;
 } ProfProgram;
 
 /* Records what a device does.  One profile a process. */
@@ -68,6 +71,7 @@ struct Prof {
   VEC(ProfEvent) events; /* of the device, by begin */
   VEC(ProfEvent) calls;  /* by correlation, each once */
   VEC(const char *) names;
+  ProfPeak peak;
   int open[PROF_NESTED], nopen; /* spans */
 };
 
@@ -77,6 +81,9 @@ static inline const ProfProgram *bracket_program(const Prof *prof, const ProfBra
 static inline const ProfItem *bracket_item(const Prof *prof, const ProfBracket *b) {
   return &bracket_program(prof, b)->items[b->item];
 }
+
+/* When each bracket's work began, by the device where it has told; in an arena. */
+double *prof_begins(const Prof *prof, Arena *arena);
 
 /* The call that started an event; NULL: unknown. */
 const ProfEvent *prof_call(const Prof *prof, uint32_t correlation);

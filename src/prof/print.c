@@ -132,6 +132,18 @@ static void print_items(const ProfTable *t, int nrows, Text *out) {
   free(rows);
 }
 
+static void print_peak(const ProfTable *t, Text *out) {
+  const ProfPeak *peak = &t->peak;
+  bool small = peak->nbytes < 0x1p30;
+  double unit = small ? 0x1p20 : 0x1p30;
+  if (!peak->nbytes) return;
+  text_printf(out, "\nrank %lld, memory: %.3f %s planned, most of it in use in %s\n%9s  %-11s\n", (long long)t->rank,
+              peak->nbytes / unit, small ? "MiB" : "GiB", peak->place, small ? "MiB" : "GiB", "class");
+  for (int i = 0; i < peak->holders.n; i++)
+    text_printf(out, "%9.3f  %-11s  %.100s\n", peak->holders.at[i].nbytes / unit, peak->holders.at[i].class,
+                peak->holders.at[i].name);
+}
+
 void prof_table_print(ProfTable *const *tables, int n, int shown, int nrows, Text *out) {
   const ProfTable *t = tables[shown];
   text_printf(out, "profile  %lld step%s, %lld to %lld; %lld rank%s; %s\n\n", (long long)t->steps, t->steps == 1 ? "" : "s",
@@ -141,5 +153,6 @@ void prof_table_print(ProfTable *const *tables, int n, int shown, int nrows, Tex
   print_programs(t, out);
   text_printf(out, "\nrank %lld, by item\n", (long long)t->rank);
   print_items(t, nrows, out);
+  print_peak(t, out);
   if (t->strays) text_printf(out, "note  %lld kernels belong to no item of a program\n", (long long)t->strays);
 }

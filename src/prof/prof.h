@@ -50,6 +50,20 @@ void prof_close(Prof *prof);
 /* Registers a program, before anything is recorded; items stay the caller's.  Returns its number. */
 int prof_program(Prof *prof, const char *name, const ProfItem *items, int nitems);
 
+/* What is alive at each item of a program: alive[item * nclasses + class] bytes; all stays the caller's. */
+void prof_memory(Prof *prof, int program, const char *const *classes, int nclasses, const size_t *alive);
+/* Who holds memory at its peak; stays the caller's. */
+typedef struct ProfHolder {
+  double nbytes;
+  const char *class, *name;
+} ProfHolder;
+typedef struct ProfPeak {
+  double nbytes;     /* all that is planned; 0: not told */
+  const char *place; /* "backward of layers.31, matmul, in micro.last" */
+  VEC(ProfHolder) holders;
+} ProfPeak;
+void prof_peak(Prof *prof, const ProfPeak *peak);
+
 /* prof_arm makes ready, which takes a while on a GPU; prof_start records from now on, and now is the trace's zero: ranks call it
  * right after a barrier.  wall: the same on all ranks, seconds since 1970. */
 void prof_arm(Prof *prof);
@@ -70,6 +84,10 @@ void prof_item_end(Prof *prof);
 /* --- what was recorded ------------------------------------------------------------------------------------------------------ */
 
 void prof_trace_print(const Prof *prof, Text *out);
+/* The items of the first recorded step in the order in which they were started; seconds: when each began (on a device, if it has
+ * told), from the first one's. */
+typedef void ProfVisit(void *self, int program, int item, double seconds);
+void prof_visit(const Prof *prof, ProfVisit *visit, void *self);
 
 /* All numbers but rank, ranks, first and last are sums over the recorded steps. */
 typedef struct ProfRow {
@@ -89,6 +107,7 @@ typedef struct ProfTable {
   double seconds; /* of the steps; rows' own add up to it */
   int64_t strays; /* kernels that belong to no item */
   VEC(ProfRow) rows;
+  ProfPeak peak;
 } ProfTable;
 
 ProfTable *prof_table(const Prof *prof, Arena *arena);

@@ -29,9 +29,18 @@ void prof_close(Prof *prof) {
 
 int prof_program(Prof *prof, const char *name, const ProfItem *items, int nitems) {
   CHECK(!prof->steps.n);
-  vec_push(prof->arena, &prof->programs, (ProfProgram){name, items, nitems});
+  vec_push(prof->arena, &prof->programs, (ProfProgram){.name = name, .items = items, .nitems = nitems});
   return prof->programs.n - 1;
 }
+
+void prof_memory(Prof *prof, int program, const char *const *classes, int nclasses, const size_t *alive) {
+  ProfProgram *p = &prof->programs.at[program];
+  p->classes = classes;
+  p->nclasses = nclasses;
+  p->alive = alive;
+}
+
+void prof_peak(Prof *prof, const ProfPeak *peak) { prof->peak = *peak; }
 
 bool prof_on(const Prof *prof) { return prof && prof->on; }
 
@@ -196,4 +205,32 @@ void prof_stop(Prof *prof) {
   sort_calls(prof);
   find_brackets(prof);
   if (prof->events.n) qsort(prof->events.at, (size_t)prof->events.n, sizeof *prof->events.at, by_begin);
+}
+
+/* --- when ------------------------------------------------------------------------------------------------------------------- */
+
+double *prof_begins(const Prof *prof, Arena *arena) {
+  double *begins = arena_array(arena, double, prof->brackets.n);
+  for (int i = 0; i < prof->brackets.n; i++) begins[i] = -1;
+  for (int i = 0; i < prof->events.n; i++) { /* by begin: the first of a bracket */
+    const ProfEvent *e = &prof->events.at[i];
+    if (e->bracket >= 0 && begins[e->bracket] < 0) begins[e->bracket] = e->begin;
+  }
+  for (int i = 0; i < prof->brackets.n; i++)
+    if (begins[i] < 0) begins[i] = prof->brackets.at[i].begin;
+  return begins;
+}
+
+void prof_visit(const Prof *prof, ProfVisit *visit, void *self) {
+  Arena *arena = arena_open();
+  const double *begins = prof_begins(prof, arena);
+  double latest = -1, first = 0;
+  for (int i = 0; i < prof->brackets.n && prof->steps.n; i++) {
+    const ProfBracket *b = &prof->brackets.at[i];
+    if (b->begin < prof->steps.at[0].begin || b->begin > prof->steps.at[0].end) continue;
+    if (latest < 0) first = latest = begins[i];
+    if (begins[i] > latest) latest = begins[i]; /* collectives may begin before what was started first */
+    visit(self, prof->spans.at[b->span].program, b->item, latest - first);
+  }
+  arena_close(arena);
 }

@@ -27,6 +27,19 @@ void prof_table_write(const ProfTable *t, Text *out) {
   print_name(out, t->device);
   text_printf(out, "\nstrays\t%lld\nseconds", (long long)t->strays);
   print_number(out, t->seconds);
+  if (t->peak.nbytes > 0) {
+    text_printf(out, "\nmemory");
+    print_number(out, t->peak.nbytes);
+    text_printf(out, "\t");
+    print_name(out, t->peak.place);
+  }
+  for (int i = 0; i < t->peak.holders.n; i++) {
+    const ProfHolder *h = &t->peak.holders.at[i];
+    text_printf(out, "\nholder");
+    print_number(out, h->nbytes);
+    text_printf(out, "\t%s\t", h->class);
+    print_name(out, h->name);
+  }
   text_printf(out, "\nrows\t%d\n# row\tprogram\tkind\tname\tcalls\tbusy\town\tflops\tbytes\tfloor\n", t->rows.n);
   for (int i = 0; i < t->rows.n; i++) {
     const ProfRow *r = &t->rows.at[i];
@@ -68,6 +81,13 @@ static bool read_row(Arena *arena, ProfTable *t, char **field) {
   return true;
 }
 
+static bool read_holder(Arena *arena, ProfTable *t, char **field) {
+  ProfHolder h = {.class = arena_strdup(arena, field[2]), .name = arena_strdup(arena, field[3])};
+  if (!read_amount(field[1], &h.nbytes) || t->peak.holders.n == ROWS_MOST) return false;
+  vec_push(arena, &t->peak.holders, h);
+  return true;
+}
+
 static bool read_line(Arena *arena, ProfTable *t, int64_t *rows, char *line) {
   char *field[FIELDS];
   if (*line == '#') return true;
@@ -79,6 +99,9 @@ static bool read_line(Arena *arena, ProfTable *t, int64_t *rows, char *line) {
     return num_parse_int(field[1], &t->first) && num_parse_int(field[2], &t->last) && num_parse_int(field[3], &t->steps);
   if (!strcmp(what, "device") && n == 2) return (t->device = arena_strdup(arena, field[1]));
   if (!strcmp(what, "strays") && n == 2) return num_parse_int(field[1], &t->strays);
+  if (!strcmp(what, "holder") && n == 4) return read_holder(arena, t, field);
+  if (!strcmp(what, "memory") && n == 3)
+    return read_amount(field[1], &t->peak.nbytes) && (t->peak.place = arena_strdup(arena, field[2]));
   if (!strcmp(what, "rows") && n == 2) return num_parse_int(field[1], rows);
   return !strcmp(what, "seconds") && n == 2 && read_amount(field[1], &t->seconds);
 }

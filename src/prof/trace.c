@@ -107,6 +107,26 @@ static void print_brackets(Trace *t) {
   }
 }
 
+/* Counters, where they change.  A program that is over leaves what the next one begins with. */
+static void print_memory(Trace *t) {
+  Arena *arena = arena_open();
+  const double *begins = prof_begins(t->prof, arena);
+  const size_t *before = NULL;
+  for (int i = 0; i < t->prof->brackets.n; i++) {
+    const ProfBracket *b = &t->prof->brackets.at[i];
+    const ProfProgram *p = bracket_program(t->prof, b);
+    if (!p->alive) continue;
+    const size_t *alive = &p->alive[b->item * p->nclasses];
+    if (before && !memcmp(before, alive, sizeof *alive * (size_t)p->nclasses)) continue;
+    before = alive;
+    event_begin(t, "C", "memory (bytes)", t->thread);
+    text_printf(t->out, ", \"ts\": %.3f, \"args\": {", micros(t, begins[i]));
+    for (int c = 0; c < p->nclasses; c++) text_printf(t->out, "%s\"%s\": %zu", c ? ", " : "", p->classes[c], alive[c]);
+    text_printf(t->out, "}}");
+  }
+  arena_close(arena);
+}
+
 static void print_calls(Trace *t) {
   for (int i = 0; i < t->prof->calls.n; i++) {
     const ProfEvent *c = &t->prof->calls.at[i];
@@ -165,6 +185,7 @@ void prof_trace_print(const Prof *prof, Text *out) {
   name_threads(&t);
   print_host(&t);
   print_brackets(&t);
+  print_memory(&t);
   if (prof->back) {
     print_calls(&t);
     print_device(&t);

@@ -4,6 +4,7 @@
 
 #include "src/base/clock.h"
 #include "src/base/file.h"
+#include "src/exec/memory.h"
 #include "src/train/run.h"
 
 void run_profile_open(Run *run) {
@@ -36,6 +37,19 @@ static bool try_write(Run *run, const char *extension, const Text *text, Why *wh
   return try_file_write(runfolder_rank_profile(run->folder, run->arena, comm_rank(run->comm), extension), text->at, text->n, why);
 }
 
+/* All ranks have the same plan, of which one picture is enough. */
+static bool try_snapshot(Run *run, Arena *arena, Why *why) {
+  const Job *job = engine_job(run->engine);
+  Text text = {0};
+  int n;
+  if (!run_speaks(run)) return true;
+  const MemoryMoment *at = memory_recorded(arena, job, &n);
+  memory_snapshot(job, at, n, &text);
+  bool ok = try_file_write(arena_printf(arena, "%s/memory.pickle", run->folder->profile), text.at, text.n, why);
+  text_close(&text);
+  return ok;
+}
+
 /* A profile that cannot be written costs nothing but itself. */
 static void write_files(Run *run) {
   Arena *arena = arena_open();
@@ -44,8 +58,8 @@ static void write_files(Run *run) {
   const ProfTable *t = prof_table(run->prof, arena);
   prof_trace_print(run->prof, &trace);
   prof_table_write(t, &table);
-  bool ok =
-      try_folder_make(run->folder->profile, &why) && try_write(run, "json", &trace, &why) && try_write(run, "tsv", &table, &why);
+  bool ok = try_folder_make(run->folder->profile, &why) && try_write(run, "json", &trace, &why) &&
+            try_write(run, "tsv", &table, &why) && try_snapshot(run, arena, &why);
   bool failed = comm_any_reason(run->comm, !ok, why.text, sizeof why.text);
   if (run_speaks(run) && failed) lines_warn(run->lines, run->step, "no profile: %s", why.text);
   if (run_speaks(run) && !failed)

@@ -62,6 +62,25 @@ for rank in range(2):
 END
 }
 
+# Trace, snapshot and table are three pictures of one plan.
+test_memory_is_pictured() {
+  local most total
+  write_run
+  train 2 profile.steps=3-4 train.micro_batch_size=2 parallel.strategy=full_shard run.debug=[mem]
+  command -v python3 > /dev/null || { echo "note  skipped: no python3" >&2; return 0; }
+  read -r _ most total < <(python3 "$srcdir/test/cli/snapshot.py" run/profile/memory.pickle)
+  expect_equal "$total" "$(sed -n 's/^note *mem arena *\([0-9]*\) bytes/\1/p' out)"
+  for rank in 0 1; do
+    expect_equal "$most" "$(python3 -c '
+import json, sys
+events = [e for e in json.load(open(sys.argv[1]))["traceEvents"] if e["ph"] == "C"]
+print(max(sum(e["args"].values()) for e in events))' run/profile/rank-0000$rank.json)"
+  done
+  expect_run 0 "$hpctrain" profile run
+  expect_out "^rank 0, memory: $(awk -v n="$total" 'BEGIN { printf "%.3f", n / 1048576 }') MiB planned, most of it in use in .*, in micro"
+  expect_out '^ +[0-9.]+  moments      2 of m/layers\.\* '
+}
+
 test_one_step_and_a_resumed_run() {
   write_run
   train 1 train.stop_after=5steps profile.steps=2

@@ -1,5 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Who holds memory, as the plan knows it: all of it is somebody's, nobody's twice, and the timeline's maximum is the peak. */
+/* Who holds memory, as the plan knows it: all of it is somebody's, nobody's twice, and the timeline's maximum is the peak; which
+ * is not much more than what is alive then. */
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -14,6 +16,7 @@ typedef struct Case {
   Forget forget;
   DType compute;
   int64_t passes;
+  bool cuda;
 } Case;
 
 static const Case cases[] = {{"llama-5m", 1, 1, false, FORGET_NOTHING, DT_F32, 1},
@@ -44,7 +47,8 @@ static Planned plan(const Case *c) {
                      .train = true,
                      .eval = true};
   CHECK(model_preset(c->preset, &o.model));
-  o.choices = (Choices){.forget = c->forget, .compute = c->compute, .units_alive = 2, .matmul = "auto", .threads = 1};
+  o.choices =
+      (Choices){.forget = c->forget, .compute = c->compute, .units_alive = 2, .matmul = "auto", .threads = 1, .cuda = c->cuda};
   p.engine = engine_open(p.arena, NULL, p.comm, p.mesh, &o);
   p.job = engine_job(p.engine);
   return p;
@@ -124,4 +128,57 @@ TEST(holders_of_a_kind_are_told_together) {
   EXPECT(lines == 2 + 5);
   text_close(&text);
   planned_close(&p);
+}
+
+/* --- the planner ------------------------------------------------------------------------------------------------------------ */
+
+static double worst_ratio(const Case *c) {
+  Planned p = plan(c);
+  double worst = 0;
+  int n = (int)(c->passes < 3 ? c->passes : 3) + 2; /* micro-steps, update, evaluation */
+  for (int i = 0; i < n; i++) {
+    const Program *program = job_program(p.job, i);
+    double ratio = (double)program->transient / (double)program->live;
+    if (!(ratio <= worst)) worst = ratio;
+    if (!(ratio <= 1.1))
+      fprintf(stderr, "%s on %d ranks, recompute %d, %s, program %d: %.3f\n", c->preset, c->ranks, c->forget,
+              dtype_name(c->compute), i, ratio);
+  }
+  planned_close(&p);
+  return worst;
+}
+
+TEST(plans_of_small_presets_waste_less_than_a_tenth_in_every_way_to_run_them) {
+  static const char *const presets[] = {"llama-5m", "llama-10m"};
+  static const struct {
+    int ranks, shards;
+    bool across;
+  } ways[] = {{1, 1, false}, {8, 8, false}, {8, 1, true}, {8, 4, false}, {8, 4, true}};
+  enum { WAYS = sizeof ways / sizeof *ways };
+  for (int i = 0; i < WAYS * 2 * 3 * 3 * 2; i++) {
+    int k = i;
+    Case c = {.passes = 3, .ranks = ways[k % WAYS].ranks, .shards = ways[k % WAYS].shards, .across = ways[k % WAYS].across};
+    k /= WAYS;
+    c.preset = presets[k % 2];
+    k /= 2;
+    c.forget = (Forget[]){FORGET_NOTHING, FORGET_CHEAP, FORGET_BLOCKS}[k % 3];
+    k /= 3;
+    c.compute = (DType[]){DT_F32, DT_BF16, DT_F16}[k % 3];
+    c.cuda = k / 3;
+    EXPECT(worst_ratio(&c) <= 1.1);
+  }
+}
+
+TEST(plans_of_all_presets_waste_less_than_a_tenth) {
+  double worst = 0;
+  for (int i = 0; model_presets()[i]; i++) {
+    const Case usual[] = {{model_presets()[i], 64, 64, false, FORGET_CHEAP, DT_BF16, 2, true},
+                          {model_presets()[i], 1, 1, false, FORGET_BLOCKS, DT_F32, 1, false}};
+    for (int k = 0; k < 2; k++) {
+      double ratio = worst_ratio(&usual[k]);
+      EXPECT(ratio <= 1.1);
+      worst = ratio > worst ? ratio : worst;
+    }
+  }
+  printf("presets: at most %.3f of what is alive\n", worst);
 }

@@ -120,6 +120,39 @@ TEST(no_two_live_buffers_overlap) {
   }
 }
 
+TEST(random_lifetimes_waste_less_than_a_quarter) {
+  double worst = 0;
+  for (uint64_t seed = 1000; seed < 5000; seed++) {
+    Lives v = lives_open(seed);
+    lives_random(&v, 1 + (int)draw(&v, 200), (int)(seed % 3));
+    Program *p = lives_program(&v);
+    plan_memory(p);
+    if (!(ratio(p) <= worst)) worst = ratio(p);
+    arena_close(v.arena);
+  }
+  printf("4000 random plans: at most %.3f of what is alive\n", worst);
+  EXPECT(worst <= 1.25);
+}
+
+/* Gathers of layers, of which two are alive at a time, between those of a large embedding and a large head. */
+TEST(chains_between_large_buffers_waste_less_than_a_tenth) {
+  for (int layers = 1; layers <= 90; layers++) {
+    Lives v = lives_open(0);
+    const int64_t layer = 50 << 20, table = 61 << 20;
+    alive(&v, 0, 3, table);
+    for (int l = 0; l < layers; l++) {
+      alive(&v, 11 * l + 1, 11 * l + 20, layer);
+      alive(&v, 11 * l + 14, 11 * l + 16, layer / 16);
+    }
+    alive(&v, 11 * layers + 8, 11 * layers + 18, table);
+    Program *p = lives_program(&v);
+    plan_memory(p);
+    expect_sound(p);
+    EXPECT(ratio(p) <= 1.1);
+    arena_close(v.arena);
+  }
+}
+
 TEST(transformers_waste_less_than_a_tenth) {
   for (int L = 1; L <= 80; L += L < 4 ? 1 : 19)
     for (int recompute = 0; recompute < 2; recompute++) {

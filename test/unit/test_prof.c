@@ -94,6 +94,28 @@ TEST(computing_hides_talking_and_idle_time_is_the_hosts_or_a_gap) {
   close_prof(prof, dev);
 }
 
+/* A counter stands where what is alive changes, at the time at which the device came to it. */
+TEST(memory_is_counted_along_the_trace) {
+  static const char *const classes[] = {"activations", "moments"};
+  static const size_t alive[ITEMS * 2] = {10, 5, 10, 5, 30, 5, 0, 5};
+  Dev *dev;
+  Prof *prof = open_prof(&dev);
+  Text text = {0};
+  prof_memory(prof, 0, classes, 2, alive);
+  put_step(prof, 0, 20);
+  put_span(prof, "micro", 0, 2, 4);
+  put_event(prof, PRODUCT, 3, 6);
+  put_event(prof, ATTENTION, 6, 7); /* as much as before */
+  put_event(prof, GATHER, 8, 9);
+  prof_trace_print(prof, &text);
+  const char *first = strstr(text.at, "\"ph\": \"C\""), *second = first ? strstr(first + 1, "\"ph\": \"C\"") : NULL;
+  EXPECT(first && second && !strstr(second + 1, "\"ph\": \"C\""));
+  EXPECT(strstr(first, "\"ts\": 3000000.000, \"args\": {\"activations\": 10, \"moments\": 5}}") > first);
+  EXPECT(strstr(second, "\"ts\": 8000000.000, \"args\": {\"activations\": 30, \"moments\": 5}}") > second);
+  text_close(&text);
+  close_prof(prof, dev);
+}
+
 TEST(the_last_step_ends_when_the_device_is_done) {
   Dev *dev;
   Prof *prof = open_prof(&dev);
@@ -374,9 +396,17 @@ static const char *write_table(const ProfTable *t, const char *name, Text *text)
   return path;
 }
 
+static void tell_peak(Prof *prof) {
+  ProfPeak peak = {.nbytes = 3e9, .place = "backward of layers.1, matmul, in micro"};
+  vec_push(prof->arena, &peak.holders, (ProfHolder){2e9, "moments", "m/layers.0"});
+  vec_push(prof->arena, &peak.holders, (ProfHolder){1e9, "activations", "matmul"});
+  prof_peak(prof, &peak);
+}
+
 TEST(a_table_reads_back) {
   Dev *dev;
   Prof *prof = open_prof(&dev);
+  tell_peak(prof);
   record(prof);
   ProfTable *t = prof_table(prof, prof->arena), *back;
   Text text = {0}, again = {0};
@@ -387,6 +417,11 @@ TEST(a_table_reads_back) {
   prof_table_write(back, &again);
   EXPECT_TEXT(again.at, text.at);
   EXPECT(back->rows.n == t->rows.n && back->first == 10 && back->ranks == 1);
+  EXPECT(back->peak.nbytes == 3e9 && back->peak.holders.n == 2 && back->peak.holders.at[1].nbytes == 1e9);
+  text.n = 0;
+  prof_table_print(&back, 1, 0, 100, &text);
+  EXPECT(strstr(text.at, "rank 0, memory: 2.794 GiB planned, most of it in use in backward of layers.1, matmul, in micro\n"));
+  EXPECT(strstr(text.at, "    1.863  moments      m/layers.0\n"));
   text_close(&text);
   text_close(&again);
   close_prof(prof, dev);
@@ -395,6 +430,7 @@ TEST(a_table_reads_back) {
 TEST(what_is_no_table_is_refused) {
   Dev *dev;
   Prof *prof = open_prof(&dev);
+  tell_peak(prof);
   record(prof);
   Text text = {0};
   Why why;
