@@ -8,6 +8,7 @@
 #include <string.h>
 
 #include "src/base/fail.h"
+#include "src/base/memory.h"
 
 enum { BLOCK_BYTES = 64 * 1024, ALIGN = 16 };
 
@@ -23,9 +24,23 @@ struct Arena {
 
 void *xmalloc(size_t nbytes) { return xrealloc(NULL, nbytes); }
 
+static _Noreturn void no_memory(size_t nbytes) {
+  static bool again; /* asking what there is takes memory, too */
+  NodeMemory node = {.limit = "this node"};
+  if (!again) {
+    again = true;
+    node = node_memory();
+  }
+  fail(FAIL_MACHINE,
+       "no memory of the host: %.3f GiB wanted, %.3f GiB free of %.3f on %s\nhelp: fewer ranks a node, or a higher limit (ulimit "
+       "-v, "
+       "the batch system's memory of the job)",
+       (double)nbytes / 0x1p30, (double)node.available / 0x1p30, (double)node.total / 0x1p30, node.limit);
+}
+
 void *xrealloc(void *old, size_t nbytes) {
   void *p = realloc(old, nbytes ? nbytes : 1);
-  if (!p) fail(FAIL_MACHINE, "out of host memory: %zu bytes asked for", nbytes);
+  if (!p) no_memory(nbytes);
   return p;
 }
 

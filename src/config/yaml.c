@@ -131,7 +131,8 @@ static Node *read_stream(Reader *r) {
 
 Node *yaml_read(Problems *p) {
   Reader r = {.problems = p};
-  if (!yaml_parser_initialize(&r.parser)) fail(FAIL_MACHINE, "libyaml does not start: out of memory");
+  if (!yaml_parser_initialize(&r.parser))
+    fail(FAIL_MACHINE, "libyaml does not start: it has found no memory\nhelp: a higher limit (ulimit -v)");
   yaml_parser_set_encoding(&r.parser, YAML_UTF8_ENCODING);
   yaml_parser_set_input_string(&r.parser, (const unsigned char *)p->text, strlen(p->text));
   Node *root = read_stream(&r);

@@ -33,6 +33,10 @@ judge "... and run.yaml does" grep -qE '^  kind: cuda +# auto' gpu/run.yaml
 CUDA_VISIBLE_DEVICES= judge "auto without a GPU is a CPU" train run.folder=cpu train.stop_after=1steps
 judge "... and says so" grep -q '^note  device.kind: auto is cpu: CUDA: no CUDA-capable device' cpu/log.txt
 
+judge "the memory in use is told" grep -qE '^memory   allocated: .* in use on GPU [0-9]+ .* by context, NCCL, libraries' gpu/log.txt
+judge "... at each step" grep -qE '"type":"step".*"beside_gib":0\.[0-9]' gpu/metrics.jsonl
+judge "... and at the end, beside the plan" grep -qE '^memory +at the peak [0-9.]+ GiB on rank 0 \(\+[0-9.]+ % of the [0-9.]+ planned\), of which' gpu/log.txt
+
 judge "run.tune measures" train run.folder=tuned run.tune=true
 judge "... and records products and attention" eval \
   '[ $(grep -c "^gpu .* matmul .* cublaslt:algo" tuned/attempts/1/choices.txt) -gt 3 ] && grep -q " attention_grad .* cudnn:engine" tuned/attempts/1/choices.txt'
@@ -60,6 +64,9 @@ holder=$!
 for _ in $(seq 50); do grep -q '^step' holder.log && break || sleep 0.5; done
 judge_error "no memory, with who else holds some" 'GiB free of [0-9.]* on GPU' train run.folder=x train.global_batch_size="65536 sequences" \
   train.micro_batch_size=65536
+cp out said
+judge "... and who would hold what here" grep -qE '^ +[0-9.]+ GiB  (activations|gathered|workspace) ' said
+judge "... and what to do" grep -q '^help: .*memory.recompute: block' said
 kill $holder
 wait $holder 2> /dev/null
 exit $failed

@@ -3,7 +3,9 @@
 # Profiles of GPUs: test/gpu/check_profile.sh FOLDER, which holds hpctrain and hpctrain_cuda.so.  On one GPU and on all of them:
 #   every kernel belongs to a step of a program, kinds add up to the step, whose length is what the run says it was
 #   traces are JSON, and no kernel begins before the call that starts it (the clocks agree); with python3 only
+#   memory: the snapshot adds up, and its peak is the trace's; with python3 only
 #   a profile changes no loss
+tests=$(realpath "$(dirname "$0")/..")
 . "$(dirname "$0")/gpu_case.sh"
 
 make_tokens 40000
@@ -63,12 +65,22 @@ for path in sys.argv[1:]:
 END
 }
 
+memory_adds_up() { # FOLDER: events, the most that is held, the segment
+  local events most total
+  read -r events most total < <(python3 "$tests/cli/snapshot.py" "$1/profile/memory.pickle")
+  echo "told : $events events, $most of $total bytes"
+  [ "$most" = "$(python3 -c '
+import json, sys
+print(max(sum(e["args"].values()) for e in json.load(open(sys.argv[1]))["traceEvents"] if e["ph"] == "C"))' "$1/profile/rank-00000.json")" ]
+}
+
 judge "a run without a profile" train 1 run.folder=plain
 for np in 1 $([ "$most" -gt 1 ] && echo "$most"); do
   judge "a run of $np with a profile" train "$np" run.folder="p$np" profile.steps=5-7
   judge "every kernel belongs to a step" kernels_are_known "p$np"
   judge "kinds add up to the step" kinds_add_up "p$np" 5 7
   if command -v python3 > /dev/null; then judge "traces are JSON, clocks agree" traces_are_json "p$np"; else echo "note  skipped: no python3"; fi
+  if command -v python3 > /dev/null; then judge "memory's snapshot adds up, and the trace counts as much" memory_adds_up "p$np"; fi
   judge "the table is printed" "$hpctrain" profile "p$np"
   timeout 20 "$hpctrain" profile "p$np" --rows 25
 done

@@ -399,6 +399,10 @@ TEST(memory_left_is_the_nodes_or_what_its_control_groups_leave) {
   EXPECT(node().total == 2000 && node().available == 0);
 }
 
+TEST(memory_of_the_host_that_is_not_there_is_told_with_what_is) {
+  EXPECT_FAIL(FAIL_MACHINE, "no memory of the host: 1048576.000 GiB wanted, ", { xmalloc((size_t)1 << 50); });
+}
+
 TEST(this_node_has_memory) {
   NodeMemory memory = node_memory();
   EXPECT(memory.total > 0 && memory.available > 0 && memory.available <= memory.total && *memory.limit);
