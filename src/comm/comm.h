@@ -74,6 +74,7 @@ Mesh *mesh_open(Comm *comm, const int extent[MESH_AXES]); /* extents multiply to
 Mesh *mesh_data_parallel(Comm *comm, int shards);
 void mesh_close(Mesh *mesh);
 int mesh_extent(const Mesh *mesh, MeshAxis axis);
+bool mesh_is_near(const Mesh *mesh, MeshAxis axis); /* whether all groups along it are each on one node; the same on all ranks */
 int mesh_index(const Mesh *mesh, MeshAxis axis);
 int mesh_dp_size(const Mesh *mesh);  /* dp_replicate · dp_shard: how many ways the batch is split */
 int mesh_dp_index(const Mesh *mesh); /* which of them this rank takes */
@@ -84,6 +85,7 @@ typedef enum CommKind {
   COMM_ALL_GATHER,     /* in: n elements, out: n·R; out may hold in at its own place (then nothing is copied) */
   COMM_REDUCE_SCATTER, /* in: n·R elements, out: n, the sums of this rank's part */
   COMM_ALL_REDUCE,     /* in and out: n elements, may be the same; the same bits on all ranks */
+  COMM_ALL_TO_ALL,     /* in: n elements for each rank, out: n from each; not the same memory */
   COMM_KINDS
 } CommKind;
 
@@ -106,12 +108,12 @@ size_t comm_workspace(CommKind kind, int64_t n, DType dtype, int ranks);
 /* Sums run in an order fixed by R and n alone, so that results have the same bits every time. */
 CommOp *comm_prepare(Mesh *mesh, MeshAxis axis, CommKind kind, const void *in, void *out, int64_t n, DType dtype, void *workspace,
                      const char *what);
-/* Gives a gather, just prepared, another way where its group has shared memory: its parts are read out of the peers' memory by
- * the GPUs' copy engines, which leave the multiprocessors alone.  Its input lies there, at the same offset on all ranks or, with
- * its output there, at its own place in that.  first:
- * no other such gather was started since the device was last given writes of that memory; it waits for all ranks' writes.
- * And whoever writes there again does so behind a reduction of this group that every rank starts once it has waited for its
- * gathers.  True: it does go that way, on all ranks of the group. */
+/* Gives a gather, or an all-to-all, just prepared, another way where its group has shared memory: its parts are read out of the
+ * peers' memory by the GPUs' copy engines, which leave the multiprocessors alone.  Its input lies there, at the same offset on all
+ * ranks or, with its output there, at its own place in that.  first: no other such gather was started since the device was last
+ * given writes of that memory; it waits for all ranks' writes. And whoever writes there again does so behind a reduction of this
+ * group that every rank starts once it has waited for its gathers.  An all-to-all asks for none of this: it meets all ranks before
+ * it reads and before it is over.  True: it does go that way, on all ranks of the group. */
 bool comm_copies(CommOp *op, bool first);
 void comm_start(CommOp *op);
 void comm_wait(CommOp *op);

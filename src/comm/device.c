@@ -51,7 +51,7 @@ bool comm_device_share(Mesh *mesh, void *base, size_t nbytes) {
 }
 
 bool comm_copies(CommOp *op, bool first) {
-  CHECK(op->kind == COMM_ALL_GATHER && !op->started);
+  CHECK((op->kind == COMM_ALL_GATHER || op->kind == COMM_ALL_TO_ALL) && !op->started);
   return op->mesh->device && op->mesh->device->copies(op, first);
 }
 

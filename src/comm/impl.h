@@ -48,6 +48,7 @@ struct Comm {
   int64_t control_mine[4], control_most[4];
   MPI_Request control_request;
   bool control_started;
+  bool planned; /* there are no other ranks: their nodes would hold local_size each, in order */
 };
 
 /* The ranks along one axis of the mesh.  Gathers and reductions do not wait for one another. */
@@ -60,6 +61,7 @@ typedef struct CommGroup {
 struct Mesh {
   Comm *comm;
   int extent[MESH_AXES], index[MESH_AXES];
+  bool near[MESH_AXES];
   CommGroup group[MESH_AXES];
   /* While collectives are on a device's memory (device.c) */
   const CommDevice *device; /* NULL: on the host's */

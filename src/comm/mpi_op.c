@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Collectives over host buffers.  All-gather is the library's.  Reductions are ours, because the library chooses their order:
+/* Collectives over host buffers.  All-gather and all-to-all are the library's.  Reductions are ours, because the library chooses
+ * their order:
  *
  *   reduce-scatter   every rank sends each other its part at start, in chunks, and sums what it receives for its own part in
  *                    the order me, me+1, …, me-1 (mod R), so that no rank is everybody's first; two chunks are staged.
@@ -208,6 +209,12 @@ static void gather_start(CommOp *op) {
   MPI(op->what, MPI_Iallgather(in, 1, op->block, op->out, 1, op->block, op->group->gather, &op->requests[op->nrequests++]));
 }
 
+/* --- all-to-all --------------------------------------------------------------------------------------------------------- */
+
+static void exchange_start(CommOp *op) {
+  MPI(op->what, MPI_Ialltoall(op->in, 1, op->block, op->out, 1, op->block, op->group->reduce, &op->requests[op->nrequests++]));
+}
+
 /* --- the table ---------------------------------------------------------------------------------------------------------- */
 
 static const struct {
@@ -215,20 +222,24 @@ static const struct {
   void (*wait)(CommOp *op);
 } kinds[COMM_KINDS] = {[COMM_ALL_GATHER] = {gather_start, sends_wait},
                        [COMM_REDUCE_SCATTER] = {reduce_start, reduce_wait},
-                       [COMM_ALL_REDUCE] = {all_reduce_start, all_reduce_wait}};
+                       [COMM_ALL_REDUCE] = {all_reduce_start, all_reduce_wait},
+                       [COMM_ALL_TO_ALL] = {exchange_start, sends_wait}};
+
+/* Whose messages are whole parts, by the library. */
+static bool moves_blocks(const CommOp *op) { return op->kind == COMM_ALL_GATHER || op->kind == COMM_ALL_TO_ALL; }
 
 /* The most requests in flight at once. */
 static int64_t requests_most(const CommOp *op) {
   int64_t R = op->group->size, piece = op->kind == COMM_REDUCE_SCATTER ? op->n : (op->n + R - 1) / R;
-  if (op->kind == COMM_ALL_GATHER) return 1;
+  if (moves_blocks(op)) return 1;
   return 2 * (R - 1) * ((piece + op_chunk(op) - 1) / op_chunk(op)) + 1;
 }
 
 void mpi_op_prepare(CommOp *op) {
-  CHECK(op->kind == COMM_ALL_GATHER || sums[op->dtype]);
+  CHECK(moves_blocks(op) || sums[op->dtype]);
   op->tag = op->group->nops++ % TAGS;
   op->block = MPI_DATATYPE_NULL;
-  if (op->kind == COMM_ALL_GATHER) op->block = block_make(op);
+  if (moves_blocks(op)) op->block = block_make(op);
   int64_t most = requests_most(op);
   CHECK(most <= INT_MAX);
   op->requests = xmalloc(sizeof *op->requests * (size_t)most);

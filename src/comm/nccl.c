@@ -239,19 +239,34 @@ static ncclResult_t all_reduce_nccl(const CommOp *op, const Lane *lane) {
   return ncclAllReduce(op->in, op->out, (size_t)op->n, types[op->dtype], ncclSum, lane->comm, lane->stream);
 }
 
+static ncclResult_t all_to_all_nccl(const CommOp *op, const Lane *lane) {
+  size_t nbytes = (size_t)op->n * dtype_size(op->dtype);
+  ncclResult_t result = ncclGroupStart();
+  for (int r = 0; r < op->group->size && result == ncclSuccess; r++) {
+    const char *from = (const char *)op->in + (size_t)r * nbytes;
+    char *to = (char *)op->out + (size_t)r * nbytes;
+    result = ncclSend(from, (size_t)op->n, types[op->dtype], r, lane->comm, lane->stream);
+    if (result == ncclSuccess) result = ncclRecv(to, (size_t)op->n, types[op->dtype], r, lane->comm, lane->stream);
+  }
+  return result == ncclSuccess ? ncclGroupEnd() : result;
+}
+
 static const struct {
   LaneKind lane;
   ncclResult_t (*start)(const CommOp *op, const Lane *lane);
 } kinds[COMM_KINDS] = {[COMM_ALL_GATHER] = {GATHERS, all_gather_nccl},
                        [COMM_REDUCE_SCATTER] = {REDUCTIONS, reduce_scatter_nccl},
-                       [COMM_ALL_REDUCE] = {REDUCTIONS, all_reduce_nccl}};
+                       [COMM_ALL_REDUCE] = {REDUCTIONS, all_reduce_nccl},
+                       [COMM_ALL_TO_ALL] = {REDUCTIONS, all_to_all_nccl}};
+
+static bool adds(const CommOp *op) { return op->kind == COMM_REDUCE_SCATTER || op->kind == COMM_ALL_REDUCE; }
 
 static int axis_of(const CommOp *op) { return (int)(op->group - op->mesh->group); }
 
 static void op_prepare_nccl(CommOp *op) {
   Nccl *nccl = op->mesh->device_own;
   if (op->group->size == 1) return;
-  CHECK(nccl->nops + 1 < OPS_MOST && (op->kind == COMM_ALL_GATHER || op->dtype != DT_PRED));
+  CHECK(nccl->nops + 1 < OPS_MOST && !(adds(op) && op->dtype == DT_PRED));
   NcclOp *own = op->own = xmalloc(sizeof *own);
   *own = (NcclOp){.lane = &nccl->lanes[axis_of(op) * LANES + (int)kinds[op->kind].lane], .number = (uint32_t)++nccl->nops};
   nccl->ops[own->number] = op;
@@ -274,7 +289,7 @@ static bool copies_nccl(CommOp *op, bool first) {
   NcclOp *own = op->own;
   if (!own || !peers_share(nccl->peers, axis_of(op))) return false;
   own->copies = true;
-  own->meets = first;
+  own->meets = first || op->kind == COMM_ALL_TO_ALL;
   return true;
 }
 
@@ -299,20 +314,31 @@ static void copy_must(cudaError_t error, const CommOp *op, int rank) {
  *    it too; and this rank's compute stream comes to that start once it has waited for all gathers that were started before.
  * Whoever calls comm_copies sees to the second (src/exec/gathers.c).
  *
+ * An all-to-all of what programs write all the time has meetings of its own: before it reads, and before it is over.
+ *
  * Each rank begins with the next one's part: no GPU is everybody's first. */
-static void gather_by_copies(const CommOp *op) {
+static void meet(const CommOp *op) {
+  const Nccl *nccl = op->mesh->device_own;
+  const Lane *lane = ((NcclOp *)op->own)->lane;
+  NCCL(op->what, ncclAllReduce(nccl->zero, nccl->zero, 1, ncclUint32, ncclSum, lane->comm, lane->stream));
+}
+
+static void copy_parts(const CommOp *op) {
   const Nccl *nccl = op->mesh->device_own;
   const NcclOp *own = op->own;
   const CommGroup *group = op->group;
-  size_t nbytes = (size_t)op->n * dtype_size(op->dtype);
-  bool in_place = op->in == (const char *)op->out + (size_t)group->rank * nbytes; /* each rank's part is where it belongs */
-  if (own->meets) NCCL(op->what, ncclAllReduce(nccl->zero, nccl->zero, 1, ncclUint32, ncclSum, own->lane->comm, own->lane->stream));
+  bool gather = op->kind == COMM_ALL_GATHER;
+  size_t nbytes = (size_t)op->n * dtype_size(op->dtype), before = (size_t)group->rank * nbytes;
+  const char *part = (const char *)op->in + (gather ? 0 : before);  /* in every rank's memory, what this one reads */
+  bool in_place = gather && part == (const char *)op->out + before; /* each rank's part is where it belongs */
+  if (own->meets) meet(op);
   for (int i = 1; i <= group->size; i++) {
     int rank = (group->rank + i) % group->size;
     char *to = (char *)op->out + (size_t)rank * nbytes;
-    const void *from = peers_find(nccl->peers, axis_of(op), rank, in_place ? to : op->in, nbytes);
+    const void *from = peers_find(nccl->peers, axis_of(op), rank, in_place ? to : part, nbytes);
     if (from != to) copy_must(cudaMemcpyAsync(to, from, nbytes, cudaMemcpyDeviceToDevice, own->lane->stream), op, rank);
   }
+  if (!gather) meet(op);
 }
 
 static void op_start_nccl(CommOp *op) {
@@ -328,7 +354,7 @@ static void op_start_nccl(CommOp *op) {
   CUDA(cudaStreamWaitEvent(own->lane->stream, own->ready, 0));
   tell(op, own->number + OPS_MOST);
   if (own->copies)
-    gather_by_copies(op);
+    copy_parts(op);
   else
     NCCL(op->what, kinds[op->kind].start(op, own->lane));
   tell(op, own->number);

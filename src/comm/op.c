@@ -4,9 +4,34 @@
 #include <stdlib.h>
 
 #include "src/base/arena.h"
+#include "src/base/hash.h"
 #include "src/comm/impl.h"
 
 /* --- mesh --------------------------------------------------------------------------------------------------------------- */
+
+/* By rank, a number that ranks of one node have in common. */
+static uint64_t *find_nodes(Comm *comm) {
+  uint64_t *all = xmalloc(sizeof *all * (size_t)comm->size);
+  Sha256 hash;
+  sha256_init(&hash);
+  sha256_add_text(&hash, comm->node);
+  uint64_t mine = sha256_u64(&hash);
+  for (int r = 0; r < comm->size; r++) all[r] = (uint64_t)(r / comm->local_size);
+  if (!comm->planned) comm_gather(comm, &mine, sizeof mine, all);
+  return all;
+}
+
+static void find_near(Mesh *mesh) {
+  uint64_t *node = find_nodes(mesh->comm);
+  for (int axis = MESH_AXES - 1, stride = 1; axis >= 0; stride *= mesh->extent[axis--]) {
+    mesh->near[axis] = true;
+    for (int r = 0; r < mesh->comm->size; r++) {
+      int first = r - r / stride % mesh->extent[axis] * stride; /* of r's group */
+      mesh->near[axis] &= node[r] == node[first];
+    }
+  }
+  free(node);
+}
 
 Mesh *mesh_open(Comm *comm, const int extent[MESH_AXES]) {
   Mesh *mesh = xmalloc(sizeof *mesh);
@@ -21,6 +46,7 @@ Mesh *mesh_open(Comm *comm, const int extent[MESH_AXES]) {
     mesh->group[axis] = (CommGroup){.size = extent[axis], .rank = mesh->index[axis]};
   }
   CHECK(product == comm->size);
+  find_near(mesh);
   for (int axis = 0; axis < MESH_AXES; axis++) comm->transport->group_open(mesh, (MeshAxis)axis);
   return mesh;
 }
@@ -40,6 +66,8 @@ void mesh_close(Mesh *mesh) {
 }
 
 int mesh_extent(const Mesh *mesh, MeshAxis axis) { return mesh->extent[axis]; }
+
+bool mesh_is_near(const Mesh *mesh, MeshAxis axis) { return mesh->near[axis]; }
 
 int mesh_index(const Mesh *mesh, MeshAxis axis) { return mesh->index[axis]; }
 
@@ -61,7 +89,7 @@ int64_t comm_chunk(int64_t n, DType dtype) {
 size_t comm_workspace(CommKind kind, int64_t n, DType dtype, int ranks) {
   CHECK(n >= 0 && ranks >= 1);
   size_t size = dtype_size(dtype);
-  if (ranks == 1 || kind == COMM_ALL_GATHER) return 0;
+  if (ranks == 1 || kind == COMM_ALL_GATHER || kind == COMM_ALL_TO_ALL) return 0;
   if (kind == COMM_ALL_REDUCE && comm_reduce_is_small(n, dtype, ranks)) return (size_t)(n * ranks) * size;
   return 2 * size * (size_t)comm_chunk(kind == COMM_ALL_REDUCE ? (n + ranks - 1) / ranks : n, dtype);
 }

@@ -53,6 +53,7 @@ Comm *comm_plan(int ranks) {
   Comm *comm = comm_self();
   comm->transport = &transport_plan;
   comm->size = comm->local_size = ranks;
+  comm->planned = true;
   snprintf(comm->describe, sizeof comm->describe, "%d rank%s planned; no MPI", ranks, ranks == 1 ? "" : "s");
   return comm;
 }

@@ -127,7 +127,7 @@ typedef struct Config {
     int64_t threads; /* a rank; 0: its share of the cores */
   } cpu;
   struct {
-    int attention, gathers;
+    int attention, gathers, reductions;
     bool graph;
   } gpu;
   struct {

@@ -204,6 +204,8 @@ const Key keys[] = {
      .help = "auto: the same bits in every run; cudnn-fast: a gradient 10 to 15 % faster, whose bits differ between runs"},
     {KEY(gpu, gathers, KEY_CHOICE), .fallback = "copy", .choices = LIST("copy", "nccl"),
      .help = "between GPUs of a node: by copy engines, which leave the GPU's cores alone, or by NCCL"},
+    {KEY(gpu, reductions, KEY_CHOICE), .fallback = "copy", .choices = LIST("copy", "nccl"),
+     .help = "of gradients to shares, between GPUs of a node: parts sent by copy engines and added by each in fp32, or by NCCL"},
     {KEY(gpu, graph, KEY_BOOL), .fallback = "true", .help = "programs as CUDA graphs; false: kernel by kernel, to find faults"},
 
     {KEY(health, nonfinite, KEY_CHOICE), .fallback = "skip", .choices = LIST("skip", "stop"),

@@ -76,6 +76,7 @@ static void bind_collective(Job *job, const JobProgram *p, const Step *step, Bou
                            bound->host_out ? bound->host_out : bound->pointers[1], n, step->in[0].dtype, workspace,
                            collective_name(job, p, step));
   if (job->shared && job->copies[step->n[0]] && gather_reads_state(p->program, step)) *met |= comm_copies(bound->op, !*met);
+  if (job->shared && step->op == OP_ALL_TO_ALL) comm_copies(bound->op, true);
 }
 
 void job_bind(Job *job, JobProgram *p, Code *code) {

@@ -36,12 +36,17 @@ const BigImpl *big_choose(const Step *step, const BigCall *call, const Choices *
 }
 
 CommKind collective_kind(Op op) {
-  CHECK(op == OP_ALL_GATHER || op == OP_REDUCE_SCATTER || op == OP_ALL_REDUCE);
-  return op == OP_ALL_GATHER ? COMM_ALL_GATHER : op == OP_REDUCE_SCATTER ? COMM_REDUCE_SCATTER : COMM_ALL_REDUCE;
+  static const int kinds[OP_COUNT] = {[OP_ALL_GATHER] = COMM_ALL_GATHER + 1,
+                                      [OP_REDUCE_SCATTER] = COMM_REDUCE_SCATTER + 1,
+                                      [OP_ALL_REDUCE] = COMM_ALL_REDUCE + 1,
+                                      [OP_ALL_TO_ALL] = COMM_ALL_TO_ALL + 1};
+  CHECK(kinds[op]);
+  return (CommKind)(kinds[op] - 1);
 }
 
 /* comm.h counts a rank's part for gathers and scatters. */
 int64_t collective_count(const Step *step) {
+  if (step->op == OP_ALL_TO_ALL) return shape_size(&step->in[0].shape) / step->n[1];
   return shape_size(step->op == OP_REDUCE_SCATTER ? &step->out[0].shape : &step->in[0].shape);
 }
 
@@ -82,6 +87,7 @@ static const Graph *micro_passes(const Stages *s, const Graph *g, Arena *scratch
                         .reduce = choices->reduce,
                         .shard = MESH_DP_SHARD,
                         .replicate = MESH_DP_REPLICATE,
+                        .exchange = {choices->exchange[MESH_DP_SHARD], choices->exchange[MESH_DP_REPLICATE]},
                         .whole = choices->whole,
                         .first = first,
                         .last = last,

@@ -19,22 +19,23 @@
 /* --- compile -------------------------------------------------------------------------------------------------------------- */
 
 typedef struct Choices {
-  Forget forget;         /* memory.recompute */
-  int spared;            /* so many last blocks forget a level less */
-  DType compute;         /* precision.compute: of parameters, operands of big ops and what is kept of activations */
-  DType reduce;          /* precision.reduce: of gradients between ranks */
-  bool whole;            /* parallel.accumulate: whole */
-  int units_alive;       /* >= 1 */
-  bool unfused;          /* every node a kernel of its own */
-  const char *matmul;    /* cpu.matmul: "auto" or a row's name */
-  int threads;           /* of a rank */
-  bool cuda;             /* programs are for a GPU */
-  const char *attention; /* gpu.attention: "auto" (or NULL) or a row's name */
-  bool graph;            /* gpu.graph: each is captured once and launched as one */
-  bool copies;           /* gpu.gathers: copy */
-  bool sync;             /* run.debug: sync: each step is waited for */
-  bool tune;             /* run.tune: products that tuned does not name are measured */
-  const char *tuned;     /* what job_choices gave before; NULL: nothing */
+  Forget forget;            /* memory.recompute */
+  int spared;               /* so many last blocks forget a level less */
+  DType compute;            /* precision.compute: of parameters, operands of big ops and what is kept of activations */
+  DType reduce;             /* precision.reduce: of gradients between ranks */
+  bool whole;               /* parallel.accumulate: whole */
+  int units_alive;          /* >= 1 */
+  bool unfused;             /* every node a kernel of its own */
+  const char *matmul;       /* cpu.matmul: "auto" or a row's name */
+  int threads;              /* of a rank */
+  bool cuda;                /* programs are for a GPU */
+  const char *attention;    /* gpu.attention: "auto" (or NULL) or a row's name */
+  bool graph;               /* gpu.graph: each is captured once and launched as one */
+  bool copies;              /* gpu.gathers: copy */
+  bool exchange[MESH_AXES]; /* gpu.reductions: copy, where the ranks of this axis are few and of one node */
+  bool sync;                /* run.debug: sync: each step is waited for */
+  bool tune;                /* run.tune: products that tuned does not name are measured */
+  const char *tuned;        /* what job_choices gave before; NULL: nothing */
 } Choices;
 
 /* Called with the graph (or at the end, the program) after each stage; for printing. */

@@ -7,7 +7,7 @@ static void interpret_collective(void *self, const Node *node, const double *in,
   Job *job = self;
   int64_t ranks = node->n[1], out_n = shape_size(&node->shape);
   int64_t in_n = node->op == OP_ALL_GATHER ? out_n / ranks : node->op == OP_REDUCE_SCATTER ? out_n * ranks : out_n;
-  int64_t n = node->op == OP_REDUCE_SCATTER ? out_n : in_n;
+  int64_t n = node->op == OP_REDUCE_SCATTER ? out_n : node->op == OP_ALL_TO_ALL ? in_n / ranks : in_n;
   CommKind kind = collective_kind(node->op);
   Arena *arena = arena_open();
   size_t size = dtype_size(node->dtype);

@@ -124,8 +124,11 @@ static bool axis_copies(const Job *job, int axis) {
 /* All ranks have the same programs, and decide alike. */
 static void share_states(Job *job) {
   bool any = false;
-  if (!job->device_collectives || !job->choices->copies) return;
-  for (int axis = 0; axis < MESH_AXES; axis++) any |= job->copies[axis] = axis_copies(job, axis);
+  if (!job->device_collectives) return;
+  for (int axis = 0; axis < MESH_AXES; axis++) {
+    any |= job->copies[axis] = job->choices->copies && axis_copies(job, axis);
+    any |= job->choices->exchange[axis] && mesh_extent(job->mesh, (MeshAxis)axis) > 1;
+  }
   job->shared = any && comm_device_share(job->mesh, job->base, job->nbytes);
 }
 

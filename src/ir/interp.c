@@ -216,6 +216,7 @@ static const InterpRow interp_table[OP_COUNT] = {
     [OP_RESULT] = {.eval = NULL},
     [OP_ALL_GATHER] = {.eval = eval_collective},
     [OP_REDUCE_SCATTER] = {.eval = eval_collective},
+    [OP_ALL_TO_ALL] = {.eval = eval_collective},
     [OP_ALL_REDUCE] = {.eval = eval_collective},
     [OP_STORE] = {.eval = NULL},
 };

@@ -82,6 +82,7 @@ typedef enum Op {
   /* collectives over mesh axis n[0] of n[1] ranks, on vectors */
   OP_ALL_GATHER,     /* (N) -> (N·R) */
   OP_REDUCE_SCATTER, /* (N·R) -> (N) */
+  OP_ALL_TO_ALL,     /* (N·R) -> (N·R): each rank's part for this one, by rank */
   OP_ALL_REDUCE,     /* (N) -> (N), sums */
   /* roots */
   OP_STORE, /* name: the Var takes in[0]'s value */

@@ -323,10 +323,10 @@ static bool infer_collective(const Graph *g, Node *node, Why *why) {
     if (node->shape.dim[0] > INT64_MAX / 16 / ranks) return why_not(why, "the result is too large");
     node->shape.dim[0] *= ranks;
   }
-  if (node->op == OP_REDUCE_SCATTER) {
+  if (node->op == OP_REDUCE_SCATTER || node->op == OP_ALL_TO_ALL) {
     if (node->shape.dim[0] % ranks)
       return why_not(why, "%lld elements for %lld ranks", (long long)node->shape.dim[0], (long long)ranks);
-    node->shape.dim[0] /= ranks;
+    if (node->op == OP_REDUCE_SCATTER) node->shape.dim[0] /= ranks;
   }
   return true;
 }
@@ -386,6 +386,7 @@ const OpRow op_table[OP_COUNT] = {
     [OP_RESULT] = {"result", KIND_RESULT, 1, "index", .infer = infer_result},
     [OP_ALL_GATHER] = {"all_gather", KIND_COLLECTIVE, 1, "axis ranks", .infer = infer_collective},
     [OP_REDUCE_SCATTER] = {"reduce_scatter", KIND_COLLECTIVE, 1, "axis ranks", .infer = infer_collective},
+    [OP_ALL_TO_ALL] = {"all_to_all", KIND_COLLECTIVE, 1, "axis ranks", .infer = infer_collective},
     [OP_ALL_REDUCE] = {"all_reduce", KIND_COLLECTIVE, 1, "axis ranks", .infer = infer_collective},
     [OP_STORE] = {"store", KIND_STORE, 1, "", .has_name = true, .infer = infer_store},
 };

@@ -72,6 +72,14 @@ static int copy_node(Accumulate *a, int i) {
   return copy;
 }
 
+/* Whether terms come from other ranks: those of this one are added up already. */
+static bool is_from_ranks(const Graph *g, int node) {
+  const Node *x = graph_node(g, node);
+  if (x->op == OP_REDUCE_SCATTER || x->op == OP_ALL_TO_ALL) return true;
+  bool through = x->op == OP_ADD || x->op == OP_CAST || op_table[x->op].kind == KIND_VIEW;
+  return through && x->op != OP_CONCAT && is_from_ranks(g, x->in[0]);
+}
+
 Graph *pass_accumulate(const Graph *g, Arena *arena) {
   int n = g->nodes.n;
   Accumulate a = {.g = g, .out = graph_open_like(g, arena)};
@@ -84,7 +92,7 @@ Graph *pass_accumulate(const Graph *g, Arena *arena) {
   for (int i = 0; i < n; i++) {
     const Node *x = graph_node(g, i);
     a.stands_for[i] = -1;
-    if (x->op != OP_ADD || !is_carried(g, x->in[0]) || graph_node(g, x->in[1])->op == OP_REDUCE_SCATTER) continue;
+    if (x->op != OP_ADD || !is_carried(g, x->in[0]) || is_from_ranks(g, x->in[1])) continue;
     push_down(&a, i, 1, x->in[0], 0);
     if (!a.inject[i] || a.inject[i]->input < 0)
       a.stands_for[i] = x->in[1];

@@ -138,6 +138,7 @@ double attention_pairs(double positions, double window);
 typedef struct ShardOptions {
   DType compute, reduce; /* what units are cast to before they are gathered; what gradients are cast to while they are reduced */
   int shard, replicate;  /* axes of the mesh */
+  bool exchange[2];      /* over shards, over replicas: ranks send one another their parts, and each adds up its own in F32 */
   bool whole;       /* accumulate gradients before they are scattered, and do so in the last micro-step (parallel.accumulate) */
   bool first, last; /* micro-step of its step: store instead of adding; reduce what is reduced once */
   int units_alive;

@@ -19,7 +19,7 @@ typedef struct Schedule {
   bool flush; /* the end: hold nothing back */
 } Schedule;
 
-static bool is_reduction(const Node *x) { return x->op == OP_REDUCE_SCATTER || x->op == OP_ALL_REDUCE; }
+static bool is_reduction(const Node *x) { return x->op == OP_REDUCE_SCATTER || x->op == OP_ALL_REDUCE || x->op == OP_ALL_TO_ALL; }
 
 static void release(Schedule *s);
 

@@ -49,9 +49,25 @@ static int collective(Graph *g, Op op, int x, int axis, int ranks) {
 
 static int cast(Graph *g, DType dtype, int x) { return graph_node(g, x)->dtype == dtype ? x : ir_cast(g, dtype, x); }
 
+/* What each rank has of this one's part, added up in the order of ranks. */
+static int sum_exchanged(Shard *s, int x, int axis, int ranks) {
+  Graph *g = s->out;
+  int64_t n = graph_node(g, x)->shape.dim[0] / ranks;
+  int parts = collective(g, OP_ALL_TO_ALL, x, axis, ranks), sum = -1;
+  for (int64_t r = 0; r < ranks; r++) {
+    int part = cast(g, DT_F32, ir_slice(g, parts, 0, r * n, (r + 1) * n));
+    sum = r ? ir_add(g, sum, part) : part;
+  }
+  return sum;
+}
+
 /* A sum over ranks, in the type that travels. */
 static int reduce(Shard *s, Op op, int x, int axis, int ranks) {
-  return ranks == 1 ? x : cast(s->out, DT_F32, collective(s->out, op, cast(s->out, s->options->reduce, x), axis, ranks));
+  const ShardOptions *o = s->options;
+  if (ranks == 1) return x;
+  x = cast(s->out, o->reduce, x);
+  if (op == OP_REDUCE_SCATTER && o->exchange[axis != o->shard]) return sum_exchanged(s, x, axis, ranks);
+  return cast(s->out, DT_F32, collective(s->out, op, x, axis, ranks));
 }
 
 static bool gathers_shards(const Shard *s, int unit) { return s->table->shards > 1 && !s->table->units[unit].traits.whole; }

@@ -32,7 +32,8 @@ struct Engine {
   int64_t started, told; /* updates, and results that were given */
 };
 
-enum { CHUNKS_MOST = 64 }; /* of the head: what a very long pass may add to the program's length */
+enum { EXCHANGE_MOST = 16 }; /* ranks */
+enum { CHUNKS_MOST = 64 };   /* of the head: what a very long pass may add to the program's length */
 /* A chunk of the head's logits: large enough for full-speed products, small beside the rest. */
 enum { LOGITS_BYTES = 4 << 20, LOGITS_BYTES_GPU = 256 << 20, ROWS_GRAIN = 256 };
 
@@ -110,6 +111,8 @@ Engine *engine_open(Arena *arena, Dev *dev, Comm *comm, Mesh *mesh, const Engine
                          .scaled = options->choices.compute == DT_F16,
                          .moments = options->moments};
   e->states = state_table(arena, model, &states);
+  for (int axis = 0; axis < MESH_AXES; axis++) /* each rank keeps a part of every other: that many are too much memory */
+    e->options.choices.exchange[axis] &= mesh_is_near(mesh, (MeshAxis)axis) && mesh_extent(mesh, (MeshAxis)axis) <= EXCHANGE_MOST;
   e->job = job_open(arena, dev, comm, mesh, &e->options.choices, options->interpreted);
   add_programs(e);
   e->sort = arena_array(arena, uint64_t, options->sequences * options->positions);

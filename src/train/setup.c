@@ -103,6 +103,7 @@ static const Forget forgets[] = {[RECOMPUTE_NONE] = FORGET_NOTHING,
 static const DType types[] = {[PRECISION_FP32] = DT_F32, [PRECISION_BF16] = DT_BF16, [PRECISION_FP16] = DT_F16};
 
 EngineOptions setup_options(const Config *c, const ModelConfig *model, int threads) {
+  bool exchanges = c->device.kind == DEVICE_KIND_CUDA && c->gpu.reductions == GATHERS_COPY;
   return (EngineOptions){
       .model = *model,
       .positions = c->train.seq_len,
@@ -124,6 +125,7 @@ EngineOptions setup_options(const Config *c, const ModelConfig *model, int threa
                   .attention = attentions[c->gpu.attention],
                   .graph = c->gpu.graph,
                   .copies = c->gpu.gathers == GATHERS_COPY,
+                  .exchange = {[MESH_DP_SHARD] = exchanges, [MESH_DP_REPLICATE] = exchanges},
                   .sync = (c->run.debug & DEBUG_SYNC) != 0,
                   .tune = c->run.tune},
       .interpreted = c->device.kind != DEVICE_KIND_CUDA && !strcmp(c->cpu.compiler, "none"),

@@ -95,8 +95,8 @@ typedef struct Case {
 static void case_open(Case *c, Dev *dev) {
   size_t part = (size_t)c->n * dtype_size(c->dtype), all = part * (size_t)R;
   c->dev = dev;
-  c->in_bytes = c->kind == COMM_REDUCE_SCATTER ? all : part;
-  c->out_bytes = c->kind == COMM_ALL_GATHER ? all : part;
+  c->in_bytes = c->kind == COMM_REDUCE_SCATTER || c->kind == COMM_ALL_TO_ALL ? all : part;
+  c->out_bytes = c->kind == COMM_ALL_GATHER || c->kind == COMM_ALL_TO_ALL ? all : part;
   c->host = xmalloc(all);
   if (c->in_place) {
     c->in = c->out = c->whole = dev_alloc(dev, c->kind == COMM_ALL_REDUCE ? part : all, "test");
@@ -126,11 +126,16 @@ static void case_fill(Case *c, int t) {
   dev_copy_in(c->dev, c->in, c->host, c->in_bytes);
 }
 
+static int wanted(const Case *c, int64_t i, int t) {
+  if (c->kind == COMM_ALL_GATHER) return value((int)(i / c->n), i % c->n, t);
+  if (c->kind == COMM_ALL_TO_ALL) return value((int)(i / c->n), c->n * me + i % c->n, t);
+  return value_sum(c->kind == COMM_REDUCE_SCATTER ? c->n * me + i : i, t);
+}
+
 static void case_check(Case *c, int t) {
   dev_copy_out(c->dev, c->host, c->out, c->out_bytes);
   for (int64_t i = 0; i < (int64_t)(c->out_bytes / dtype_size(c->dtype)); i++) {
-    int want = c->kind == COMM_ALL_GATHER ? value((int)(i / c->n), i % c->n, t)
-                                          : value_sum(c->kind == COMM_REDUCE_SCATTER ? c->n * me + i : i, t);
+    int want = wanted(c, i, t);
     if (got(c->host, c->dtype, i) != want)
       check_failed(__FILE__, __LINE__, "kind %d n %lld %s in_place %d round %d: element %lld is %d, not %d", (int)c->kind,
                    (long long)c->n, dtype_name(c->dtype), c->in_place, t, (long long)i, got(c->host, c->dtype, i), want);
@@ -147,6 +152,7 @@ TEST(every_collective_of_every_type_and_size_is_the_sum_on_the_host) {
       for (int s = 0; s < 5; s++)
         for (int in_place = 0; in_place < 2; in_place++) {
           if (sizes[s] > 1000000 && (in_place || dtypes[d] != DT_F32)) continue; /* 64 MiB: once a kind */
+          if (kind == COMM_ALL_TO_ALL && in_place) continue;
           Case c = {.kind = (CommKind)kind, .n = sizes[s], .dtype = dtypes[d], .in_place = in_place};
           case_open(&c, dev);
           for (int t = 0; t < 2; t++) {
@@ -317,6 +323,39 @@ TEST(a_gather_by_copies_is_that_of_nccl) {
       for (int k = 0; k < 2; k++) gather_close(&ways[k]);
     }
   case_close(&sum);
+  shared_close(&s);
+}
+
+/* One rank after the other comes late, and each writes the next round's numbers as soon as its all-to-all is over. */
+TEST(an_all_to_all_by_copies_reads_what_is_there_and_is_over_when_all_have_read) {
+  static const int64_t sizes[] = {1, 1001, 100003, 2 << 20};
+  Shared s;
+  if (!shared_open(&s)) return;
+  for (int i = 0; i < 4; i++)
+    for (int way = 0; way < 3; way++) { /* NCCL, copies, copies in a graph */
+      Case c = {.kind = COMM_ALL_TO_ALL, .n = sizes[i], .dtype = DT_F32, .dev = s.dev};
+      c.in_bytes = c.out_bytes = (size_t)c.n * sizeof(float) * (size_t)R;
+      c.host = xmalloc(c.out_bytes);
+      c.in = s.base;
+      c.out = dev_alloc(s.dev, c.out_bytes, "test");
+      c.op = comm_prepare(mesh, MESH_DP_SHARD, c.kind, c.in, c.out, c.n, c.dtype, NULL, "test");
+      if (way) EXPECT(comm_copies(c.op, true) == s.copies);
+      DevGraph *graph = NULL;
+      for (int t = 0; t < 24; t++) {
+        if (t % R == me) usleep(2000);
+        case_fill(&c, t);
+        if (way == 2 && t == 1) {
+          dev_capture_begin(s.dev);
+          run_one(&c);
+          graph = dev_capture_end(s.dev);
+        }
+        graph ? dev_graph_launch(graph) : run_one(&c);
+        if (t % 3) case_check(&c, t);
+      }
+      dev_sync(s.dev);
+      dev_graph_close(graph);
+      gather_close(&c);
+    }
   shared_close(&s);
 }
 

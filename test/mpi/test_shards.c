@@ -179,6 +179,20 @@ TEST(units_alive_change_no_bit) {
 }
 
 /* What is frozen stays as it was; the rest moves, as it does alone where gradients do not depend on it. */
+TEST(exchanged_parts_add_up_to_what_is_scattered) {
+  Arena *arena = arena_open();
+  EngineOptions o = options();
+  for (int across = 0; across < 2; across++) {
+    o.across = across;
+    o.choices.exchange[MESH_DP_SHARD] = o.choices.exchange[MESH_DP_REPLICATE] = false;
+    Trained base = train(arena, &o, across ? 1 : R);
+    o.choices.exchange[MESH_DP_SHARD] = o.choices.exchange[MESH_DP_REPLICATE] = true;
+    Trained t = train(arena, &o, across ? 1 : R);
+    expect_near(&base, &t);
+  }
+  arena_close(arena);
+}
+
 TEST(frozen_parameters_stay_and_a_factor_is_a_rate) {
   static ParamTraits traits[PARAMS];
   Arena *arena = arena_open();

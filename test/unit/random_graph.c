@@ -81,6 +81,17 @@ static void make_halves(Maker *m) {
   keep(m, ir_binary(m->g, OP_JOIN, upper, lower), bound(m, x));
 }
 
+/* x rounded by chance to 16 bits. */
+static void make_dithered(Maker *m) {
+  int x = draw_node(m);
+  Shape s = *shape(m, x);
+  int key = ir_broadcast(m->g, ir_const(m->g, DT_I64, draw(m, 1000)), s);
+  int counter = s.rank ? ir_iota(m->g, DT_I64, s, 0) : ir_const(m->g, DT_I64, 7);
+  int bits = ir_binary(m->g, OP_RANDOM, key, counter), sixteen = ir_broadcast(m->g, ir_const(m->g, DT_I32, 16), s);
+  int dithered = ir_binary(m->g, OP_DITHER, x, draw(m, 2) ? bits : ir_binary(m->g, OP_SHIFT, bits, sixteen));
+  keep(m, ir_cast(m->g, DT_F32, dithered), 2 * bound(m, x));
+}
+
 /* Something that goes with x in a binary op: of its shape, or to be broadcast to it. */
 static int draw_partner(Maker *m, int x) {
   static const double consts[] = {1, 0, -0.0, 0.5, 2, -1, 0.1, 1e-5};
@@ -318,9 +329,9 @@ static void make_embedding(Maker *m) {
 }
 
 static void make_collective(Maker *m) {
-  static const Op ops[] = {OP_ALL_GATHER, OP_REDUCE_SCATTER, OP_ALL_REDUCE};
+  static const Op ops[] = {OP_ALL_GATHER, OP_REDUCE_SCATTER, OP_ALL_REDUCE, OP_ALL_TO_ALL};
   int x = draw_node(m), flat = ir_reshape(m->g, x, SHAPE(shape_size(shape(m, x))));
-  keep(m, graph_push(m->g, (Node){.op = ops[draw(m, 3)], .n = {0, 1}, .nin = 1, .in = &flat}), bound(m, x));
+  keep(m, graph_push(m->g, (Node){.op = ops[draw(m, 4)], .n = {0, 1}, .nin = 1, .in = &flat}), bound(m, x));
 }
 
 /* A forward node and what it is made of, twice removed, computed again. */
@@ -354,7 +365,7 @@ static void make_any(Maker *m) {
     return;
   }
   if (m->spec.rough && draw(m, 20) == 0)
-    make_halves(m);
+    draw(m, 2) ? make_halves(m) : make_dithered(m);
   else if (m->spec.big && draw(m, 20) == 0)
     draw(m, 2) ? make_attention(m) : make_embedding(m);
   else if (m->spec.collectives && draw(m, 20) == 0)

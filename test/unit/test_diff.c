@@ -322,6 +322,7 @@ TEST(no_differentiable_op_lacks_a_case) {
       [OP_EMBEDDING_GRAD] = true,
       [OP_ALL_GATHER] = true,
       [OP_REDUCE_SCATTER] = true,
+      [OP_ALL_TO_ALL] = true,
       [OP_ALL_REDUCE] = true,
       [OP_STORE] = true,
   };

@@ -311,6 +311,7 @@ static Case *const cases[OP_COUNT] = {
     [OP_RESULT] = case_attention,
     [OP_ALL_GATHER] = case_collective,
     [OP_REDUCE_SCATTER] = case_collective,
+    [OP_ALL_TO_ALL] = case_collective,
     [OP_ALL_REDUCE] = case_collective,
     [OP_STORE] = case_load,
 };

@@ -62,6 +62,7 @@ static const Graph *run_pass(Arena *arena, const Graph *g, const char *options) 
                     .shard = 2,
                     .replicate = 1,
                     .units_alive = number_after(options, "units_alive=", 1),
+                    .exchange = {strstr(options, " exchange"), strstr(options, " exchange")},
                     .whole = strstr(options, " whole"),
                     .first = strstr(options, " first"),
                     .last = strstr(options, " last")};
