@@ -102,13 +102,13 @@ static void tell_holders(void *self, Text *out) {
 static void check_room(const Job *job) {
   DevMemory memory = dev_memory(job->dev);
   int n = comm_local_size(job->comm);
-  if (!memory.shared || !memory.total || n == 1) return;
+  if (!memory.shared || !memory.total) return;
   uint64_t mine = job->nbytes, sum = 0, *all = xmalloc(sizeof *all * (size_t)n);
   comm_gather_local(job->comm, &mine, sizeof mine, all);
   for (int i = 0; i < n; i++) sum += all[i];
   free(all);
   if (sum > memory.available)
-    dev_memory_short(job->dev, sum, arena_printf(job->arena, "the arenas of %d ranks of this node", n), "");
+    dev_memory_short(job->dev, sum, n == 1 ? "the arena" : arena_printf(job->arena, "the arenas of %d ranks of this node", n), "");
 }
 
 static bool axis_copies(const Job *job, int axis) {

@@ -50,9 +50,11 @@ test_a_data_set_shorter_than_a_sequence() {
 test_a_model_that_is_too_large_for_the_node() {
   write_run
   sed -i '/^model/d; /^eval/d; s/, val_fraction: 0.1//' t.yaml
-  local ranks
-  for ranks in 1 2; do
-    fails 3 $ranks model.preset=llama2-70b train.micro_batch_size=1 checkpoint.every=none
+  local ranks kind
+  for kind in apart cpu; do
+    ranks=1
+    [ $kind = apart ] || ranks=2
+    fails 3 $ranks model.preset=llama2-70b train.micro_batch_size=1 checkpoint.every=none device.kind=$kind
     expect_err '^error: .*no memory for the arena.*: [0-9.]+ GiB wanted, [0-9.]+ GiB free of [0-9.]+ on .*: [0-9.]+ short$'
     expect_err '^   [0-9.]+ GiB planned: activations [0-9.]+, .*gradients [0-9.]+, parameters [0-9.]+, moments [0-9.]+'
     expect_err '^   peak in .*, in (micro|update)'
