@@ -120,14 +120,27 @@ static const char *peak_place(const Plan *p, const Planned *planned) {
 /* A number of bytes in the unit that suits the plan as a whole. */
 static const char *amount(char out[HUMAN_TEXT], double nbytes, double unit) { return human_fixed(nbytes / unit, 9, 1, out); }
 
+/* Bytes of a slot's states on the device. */
+static size_t kept(const StateTable *states, const Job *job, StateSlot slot) {
+  size_t nbytes = 0;
+  for (int i = 0; i < states->nrows; i++) {
+    const StateRow *row = &states->rows[i];
+    if (row->slot == slot && job_size(job, row->name) >= 0 && job_home(job, row->name) == HOME_DEVICE)
+      nbytes += dtype_size(row->dtype) * (size_t)row->n;
+  }
+  return nbytes;
+}
+
 static void print_memory(const Plan *p, Engine *engine) {
   const StateTable *states = engine_states(engine);
   const Planned *hungriest = &p->programs[0];
   JobMemory m = job_memory(engine_job(engine));
   size_t parameters = 0, gathered = 0, workspace = 0, all = m.vars + m.tables + m.transient;
+  const Job *job = engine_job(engine);
+  size_t moments = kept(states, job, SLOT_M) + kept(states, job, SLOT_V);
   for (int i = 1; i < p->nprograms; i++)
     if (p->programs[i].program->transient > hungriest->program->transient) hungriest = &p->programs[i];
-  for (int u = 0; u < states->nunits; u++) parameters += sizeof(float) * (size_t)states->units[u].local;
+  parameters = kept(states, job, SLOT_PARAM) + kept(states, job, SLOT_LOWER);
   alive_at(hungriest->program, hungriest->program->peak_step, &gathered, &workspace);
   const struct {
     const char *what;
@@ -137,7 +150,7 @@ static void print_memory(const Plan *p, Engine *engine) {
                {"workspace", workspace},
                {"gradients", m.carried},
                {"parameters", parameters},
-               {"moments", m.states - parameters},
+               {"moments", moments},
                {"other", m.inputs + m.tables}};
   const double mib = 1 << 20, gib = 1 << 30, unit = (double)all < gib ? mib : gib;
   char text[HUMAN_TEXT], most[HUMAN_TEXT];
@@ -145,7 +158,8 @@ static void print_memory(const Plan *p, Engine *engine) {
          peak_place(p, hungriest));
   for (size_t i = 0; i < sizeof parts / sizeof *parts; i++)
     printf("%s %s %s", i ? "," : "", parts[i].what, amount(text, (double)parts[i].nbytes, unit));
-  double here = (double)sysconf(_SC_PHYS_PAGES) * (double)sysconf(_SC_PAGESIZE), wanted = (double)all * p->ranks;
+  if (m.host) printf("; in the host's memory %s", amount(text, (double)m.host, unit));
+  double here = (double)sysconf(_SC_PHYS_PAGES) * (double)sysconf(_SC_PAGESIZE), wanted = (double)(all + m.host) * p->ranks;
   printf("\n       all %d rank%s %s GiB; this node has %s%s\n", p->ranks, p->ranks == 1 ? "" : "s", amount(text, wanted, gib),
          amount(most, here, gib), wanted < here ? "" : ": too little for all of them");
 }

@@ -212,11 +212,19 @@ static void check_parallel(Config *c, Problems *p) {
   check_unused(c, p, "parallel.hybrid_optimizer", hybrid, "only hybrid_shard has groups");
 }
 
+static void check_offload(Config *c, Problems *p) {
+  if (!known(c, "memory.offload") || !known(c, "precision.compute")) return;
+  if (c->memory.offload & OFFLOADED_MASTERS && c->precision.compute != PRECISION_BF16)
+    tell(c, p, "memory.offload", "only precision.compute: bf16 keeps masters beside the parameters", "leave out masters",
+         "there are no masters to offload");
+}
+
 void check_combinations(Config *c, Problems *p) {
   check_model(c, p);
   check_shape(c, p);
   check_schedule(c, p);
   check_batch_tokens(c, p);
+  check_offload(c, p);
   bool validates = !unset(c, "data.val") || !known(c, "data.val_fraction") || c->data.val_fraction > 0;
   check_parallel(c, p);
   check_unused(c, p, "data.val_fraction", unset(c, "data.val"), "'data.val' says what to evaluate on");

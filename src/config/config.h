@@ -52,6 +52,8 @@ typedef enum MatmulChoice { MATMUL_AUTO, MATMUL_ONEDNN, MATMUL_CBLAS, MATMUL_OWN
 typedef enum GpuAttention { ATTENTION_AUTO, ATTENTION_CUDNN, ATTENTION_CUDNN_FAST, ATTENTION_PLAIN } GpuAttention;
 typedef enum GpuGathers { GATHERS_COPY, GATHERS_NCCL } GpuGathers;
 typedef enum Nonfinite { NONFINITE_SKIP, NONFINITE_STOP } Nonfinite;
+/* Bits of memory.offload. */
+enum { OFFLOADED_MOMENTS = 1, OFFLOADED_MASTERS = 2, OFFLOADED_GRADIENTS = 4, OFFLOADED_INPUTS = 8 };
 /* Bits of run.debug. */
 enum { DEBUG_IR = 1, DEBUG_FUSE = 2, DEBUG_MEM = 4, DEBUG_COMM = 8, DEBUG_SYNC = 16 };
 
@@ -107,6 +109,7 @@ typedef struct Config {
   } precision;
   struct {
     Fit recompute; /* Recompute; auto: as much as fits into so many bytes, or into what there is */
+    int offload;   /* OFFLOADED_… bits */
   } memory;
   struct {
     Amount every; /* steps; UNIT_NONE: only when asked */

@@ -174,6 +174,12 @@ const Key keys[] = {
              "or so many bytes",
      .elsewhere = "activation_checkpointing, gradient_checkpointing, recompute_granularity, ac_mode"},
 
+    {KEY(memory, offload, KEY_SET), .fallback = "[]", .choices = LIST("moments", "masters", "gradients", "inputs"),
+     .example = "[moments, gradients]",
+     .help = "what lies in the host's memory; masters: what bf16 leaves of the parameters; gradients: between passes; inputs: of "
+             "blocks",
+     .elsewhere = "cpu_offload, offload_optimizer, offload_param, fsdp_offload_params"},
+
     {KEY(checkpoint, every, KEY_AMOUNT), .units = STEPS, .fallback = "1000 steps", .word = "none", .min = 1, .max = MANY,
      .example = "1000 steps", .help = "between saves; the end of a run saves too; none: only when asked (touch SAVE)",
      .elsewhere = "save_interval, save_steps, save_every, interval"},

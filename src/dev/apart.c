@@ -155,6 +155,16 @@ static void apart_copy(Dev *dev, void *to, const void *from, size_t nbytes, Copy
   apart_sync(dev);
 }
 
+/* What is on its way is nothing yet, and comes as late as it may. */
+static void run_spoil(Dev *dev, Work *w) {
+  (void)dev;
+  memset(w->a, 0xff, w->n);
+}
+
+static void apart_move_start(DevMove *move) { start(move->dev, &(Work){.run = run_spoil, .a = move->to, .n = move->nbytes}); }
+
+static void apart_move_wait(DevMove *move) { apart_copy_start(move->dev, move->to, move->from, move->nbytes); }
+
 /* --- running -------------------------------------------------------------------------------------------------------------- */
 
 static void run_launch(Dev *dev, Work *w) { dev_cpu.launch(dev, w->a, w->pointers, (int)w->n, NULL); }
@@ -219,6 +229,8 @@ const DevOps dev_apart = {.kind = "apart",
                           .unload = apart_unload,
                           .copy = apart_copy,
                           .copy_start = apart_copy_start,
+                          .move_start = apart_move_start,
+                          .move_wait = apart_move_wait,
                           .launch = apart_launch,
                           .call = apart_call,
                           .stream = apart_stream,

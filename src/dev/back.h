@@ -25,6 +25,12 @@ typedef struct DevOps {
   void *(*host_alloc)(Dev *dev, size_t nbytes); /* NULL, as the next two: malloc, and at once */
   void (*host_free)(Dev *dev, void *at);
   void (*copy_start)(Dev *dev, void *to, const void *from, size_t nbytes);
+  void (*pin)(Dev *dev, void *at, size_t nbytes, const char *what); /* NULL, as the next: host memory is as good as it can be */
+  void (*unpin)(Dev *dev, void *at);
+  void (*move_open)(DevMove *move); /* NULL, as the next three: a copy when it is started */
+  void (*move_start)(DevMove *move);
+  void (*move_wait)(DevMove *move);
+  void (*move_close)(DevMove *move);
   void (*launch)(Dev *dev, void *function, void *const *pointers, int n, const DevLaunch *launch);
   void (*call)(Dev *dev, void (*body)(void *self), void *self); /* NULL: at once */
   void (*sync)(Dev *dev);
@@ -77,6 +83,15 @@ struct DevEvent {
   void *handle;
   double seconds; /* when it took place, on a cpu */
   int64_t turn;   /* apart: how much must have run */
+};
+
+struct DevMove {
+  Dev *dev;
+  DevLane lane;
+  void *to;
+  const void *from;
+  size_t nbytes;
+  void *ready, *over; /* the back end's */
 };
 
 struct DevGraph {

@@ -56,6 +56,7 @@ static void cuda_close(Dev *dev) {
     CUDA(cudaFreeHost(cuda->stages[i].at));
     CUDA(cudaEventDestroy(cuda->stages[i].free));
   }
+  cuda_lanes_close(cuda);
   if (cuda->card) CUDA(cudaEventDestroy(cuda->idle));
   if (cuda->card) CUDA(cudaStreamDestroy(cuda->stream));
   free(cuda);
@@ -280,6 +281,12 @@ static const DevOps dev_cuda = {.kind = "cuda",
                                 .host_alloc = cuda_host_alloc,
                                 .host_free = cuda_host_free,
                                 .copy_start = cuda_copy_start,
+                                .pin = cuda_pin,
+                                .unpin = cuda_unpin,
+                                .move_open = cuda_move_open,
+                                .move_start = cuda_move_start,
+                                .move_wait = cuda_move_wait,
+                                .move_close = cuda_move_close,
                                 .launch = cuda_launch,
                                 .call = cuda_call,
                                 .stream = cuda_stream,

@@ -20,7 +20,8 @@ typedef struct Cuda {
   int gpu;
   char name[256], arch[ARCH_MOST];
   cudaStream_t stream;
-  cudaEvent_t idle; /* cuda_sync's */
+  cudaStream_t lanes[DEV_LANES]; /* of dev_move; NULL until one is opened */
+  cudaEvent_t idle;              /* cuda_sync's */
   Stage stages[STAGES];
   size_t stage; /* whose turn it is in copies to the GPU */
 } Cuda;
@@ -50,6 +51,15 @@ void cuda_capture_begin(Dev *dev);
 void *cuda_capture_end(Dev *dev);
 void cuda_graph_launch(DevGraph *graph);
 void cuda_graph_close(DevGraph *graph);
+
+/* cuda_move.c: the host's memory pinned, copies beside the computing. */
+void cuda_pin(Dev *dev, void *at, size_t nbytes, const char *what);
+void cuda_unpin(Dev *dev, void *at);
+void cuda_move_open(DevMove *move);
+void cuda_move_start(DevMove *move);
+void cuda_move_wait(DevMove *move);
+void cuda_move_close(DevMove *move);
+void cuda_lanes_close(Cuda *cuda);
 
 /* cuda_build.c: images.  After the head come the cubins. */
 typedef struct CubinHead {

@@ -91,6 +91,61 @@ void dev_copy_start(Dev *dev, void *to, const void *from, size_t nbytes) {
     memcpy(to, from, nbytes);
 }
 
+/* --- memory that stays, and copies beside the computing -------------------------------------------------------------------- */
+
+enum { ZERO_BYTES = 64 << 20 };
+
+typedef struct Zero {
+  char *at;
+  size_t nbytes;
+} Zero;
+
+static void zero_some(void *self, int64_t i) {
+  const Zero *z = self;
+  size_t first = (size_t)i * ZERO_BYTES, left = z->nbytes - first;
+  memset(z->at + first, 0, left < ZERO_BYTES ? left : ZERO_BYTES);
+}
+
+/* Pages are touched by all threads before they are pinned, which is quick then. */
+void *dev_pinned_alloc(Dev *dev, size_t nbytes, const char *what) {
+  Why why = {"more than there is"};
+  void *at = dev_cpu.alloc(dev, nbytes, &why);
+  if (!at) dev_host_memory_failed(nbytes, what, why.text);
+  if (!dev->ops->pin) return at;
+  dev_parallel(dev, (int64_t)((nbytes + ZERO_BYTES - 1) / ZERO_BYTES), zero_some, &(Zero){at, nbytes});
+  dev->ops->pin(dev, at, nbytes, what);
+  return at;
+}
+
+void dev_pinned_free(Dev *dev, void *at, size_t nbytes) {
+  if (dev->ops->unpin) dev->ops->unpin(dev, at);
+  dev_cpu.free(dev, at, nbytes);
+}
+
+DevMove *dev_move_open(Dev *dev, DevLane lane, void *to, const void *from, size_t nbytes) {
+  DevMove *move = xmalloc(sizeof *move);
+  *move = (DevMove){.dev = dev, .lane = lane, .to = to, .from = from, .nbytes = nbytes};
+  if (dev->ops->move_open) dev->ops->move_open(move);
+  return move;
+}
+
+void dev_move_start(DevMove *move) {
+  if (move->dev->ops->move_start)
+    move->dev->ops->move_start(move);
+  else
+    memcpy(move->to, move->from, move->nbytes);
+}
+
+void dev_move_wait(DevMove *move) {
+  if (move->dev->ops->move_wait) move->dev->ops->move_wait(move);
+}
+
+void dev_move_close(DevMove *move) {
+  if (!move) return;
+  if (move->dev->ops->move_close) move->dev->ops->move_close(move);
+  free(move);
+}
+
 size_t dev_allocated(const Dev *dev) { return dev->allocated; }
 
 size_t dev_allocated_peak(const Dev *dev) { return dev->peak; }

@@ -103,6 +103,21 @@ void dev_host_free(Dev *dev, void *at); /* NULL is fine; nothing that was starte
  * that was recorded behind has taken place. */
 void dev_copy_start(Dev *dev, void *to, const void *from, size_t nbytes);
 
+/* Zeroed memory of the host, for much that stays: dev_move goes straight to and from it, and so may the device's code.  Ends the
+ * job when there is none. */
+void *dev_pinned_alloc(Dev *dev, size_t nbytes, const char *what);
+void dev_pinned_free(Dev *dev, void *at, size_t nbytes);
+
+/* A copy between such memory and the device's, beside what the device computes, both directions at a time; in one direction they
+ * follow one another.  start takes its place behind what was started before, and neither end may be touched until the wait:
+ * what is started behind that runs once the copy is over.  Can be captured, start and wait in one graph. */
+typedef enum DevLane { DEV_IN, DEV_OUT, DEV_LANES } DevLane;
+typedef struct DevMove DevMove;
+DevMove *dev_move_open(Dev *dev, DevLane lane, void *to, const void *from, size_t nbytes);
+void dev_move_start(DevMove *move);
+void dev_move_wait(DevMove *move);
+void dev_move_close(DevMove *move); /* NULL is fine; not between start and wait */
+
 /* --- code ---------------------------------------------------------------------------------------------------------------- */
 
 /* Builds n translation units into one loadable image (malloc'd), in parallel on this rank's threads.  Found in the cache by

@@ -5,12 +5,23 @@
 
 #include "src/exec/job.h"
 
+static char *buffer_address(const Job *job, const JobProgram *p, int buffer) {
+  const Buffer *b = &p->program->buffers[buffer];
+  char *tables = job->base + job->memory.vars;
+  switch (b->class) {
+  case BUFFER_VAR:
+    return job_address(job, &job->vars.at[p->var[b->var]]);
+  case BUFFER_TABLE:
+    return tables + p->table[buffer];
+  case BUFFER_HOST:
+    return job->far + job->memory.host_vars + b->offset;
+  default:
+    return tables + job->memory.tables + b->offset;
+  }
+}
+
 static void *address(const Job *job, const JobProgram *p, const Place *place, DType dtype) {
-  const Buffer *b = &p->program->buffers[place->buffer];
-  size_t at = b->class == BUFFER_VAR     ? job->vars.at[p->var[b->var]].offset
-              : b->class == BUFFER_TABLE ? job->memory.vars + p->table[place->buffer]
-                                         : job->memory.vars + job->memory.tables + (size_t)b->offset;
-  return job->base + at + (size_t)place->offset * dtype_size(dtype);
+  return buffer_address(job, p, place->buffer) + (size_t)place->offset * dtype_size(dtype);
 }
 
 static void bind_kernel(Job *job, const JobProgram *p, const Step *step, Bound *bound, Code *code) {
@@ -79,6 +90,13 @@ static void bind_collective(Job *job, const JobProgram *p, const Step *step, Bou
   if (job->shared && step->op == OP_ALL_TO_ALL) comm_copies(bound->op, true);
 }
 
+static void bind_transfer(Job *job, const JobProgram *p, const Step *step, Bound *bound) {
+  const StepArg *in = &step->in[0], *out = &step->out[0];
+  size_t nbytes = (size_t)shape_size(&in->shape) * dtype_size(in->dtype);
+  bound->move = dev_move_open(job->dev, step->op == OP_FETCH ? DEV_IN : DEV_OUT, address(job, p, &out->place, out->dtype),
+                              address(job, p, &in->place, in->dtype), nbytes);
+}
+
 void job_bind(Job *job, JobProgram *p, Code *code) {
   const Program *program = p->program;
   Bound **starts = arena_array(job->arena, Bound *, program->ncollectives);
@@ -94,9 +112,13 @@ void job_bind(Job *job, JobProgram *p, Code *code) {
       bind_collective(job, p, step, bound, &met[step->n[0]]);
       starts[step->collective] = bound;
     }
-    if (step->kind != STEP_COLLECTIVE_WAIT) continue;
+    if (step->kind == STEP_TRANSFER_START) {
+      bind_transfer(job, p, step, bound);
+      starts[step->collective] = bound;
+    }
+    if (step->kind != STEP_COLLECTIVE_WAIT && step->kind != STEP_TRANSFER_WAIT) continue;
     *bound = *starts[step->collective];
-    bound->kind = STEP_COLLECTIVE_WAIT;
+    bound->kind = step->kind;
   }
 }
 

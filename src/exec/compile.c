@@ -7,7 +7,7 @@
 #include "src/exec/private.h"
 
 const char *const compile_stages[] = {"model",      "recompute", "precision", "shard", "simplify",
-                                      "accumulate", "schedule",  "fuse",      NULL};
+                                      "accumulate", "offload",   "schedule",  "fuse",  NULL};
 
 static int big_type(DType dtype) {
   static const int types[DT_COUNT] = {[DT_F32] = BIG_F32, [DT_BF16] = BIG_BF16, [DT_F16] = BIG_F16, [DT_I32] = BIG_I32};
@@ -108,7 +108,10 @@ Program *compile(Arena *arena, const Graph *g, const StateTable *table, const Ch
   stage(&s, "shard", g);
   g = stage(&s, "simplify", graph_simplify(g, scratch));
   g = stage(&s, "accumulate", pass_accumulate(g, scratch));
-  g = stage(&s, "schedule", pass_schedule(g, scratch, choices->units_alive));
+  if (choices->offload.what) g = pass_offload(g, scratch, table, &choices->offload);
+  stage(&s, "offload", g);
+  g = pass_schedule(g, scratch, choices->units_alive);
+  g = stage(&s, "schedule", choices->offload.what ? pass_prefetch(g, scratch) : g);
   FuseOptions fuse = {.unfused = choices->unfused, .workspace = workspace, .self = (void *)choices};
   if (choices->cuda) {
     fuse.no_start = true;

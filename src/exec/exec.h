@@ -36,6 +36,8 @@ typedef struct Choices {
   bool sync;                /* run.debug: sync: each step is waited for */
   bool tune;                /* run.tune: products that tuned does not name are measured */
   const char *tuned;        /* what job_choices gave before; NULL: nothing */
+
+  OffloadOptions offload; /* memory.offload */
 } Choices;
 
 /* Called with the graph (or at the end, the program) after each stage; for printing. */
@@ -78,9 +80,11 @@ int job_add(Job *job, const Program *program, const char *name);
 typedef struct JobMemory {
   size_t vars, tables, transient;           /* their sum is the arena */
   size_t states, gathered, carried, inputs; /* parts of vars; a state that lies within what is gathered of it counts there */
+  size_t host, host_vars;                   /* what is offloaded to the host's memory; of that, Vars */
 } JobMemory;
 JobMemory job_memory(const Job *job);
 const Program *job_program(const Job *job, int program);
+VarHome job_home(const Job *job, const char *name); /* of a Var that a program has */
 
 JobStart job_start(Job *job);
 

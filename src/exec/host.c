@@ -2,6 +2,7 @@
 /* The host's side of Vars.  Where the device's memory is the host's, that is the Var itself.  Elsewhere:
  *
  *   inputs    and outputs have a copy that stays; inputs.c sends the inputs' up with every run
+ *   offloaded states are in the host's memory already
  *   states    go by in parts, the next on its way while one is used: the host never has room for them
  *   notes     are small outputs, copied aside where they stand in the device's order and looked at later */
 #include <string.h>
@@ -30,6 +31,12 @@ void job_host_close(Job *job) {
   for (int i = 0; i < PARTS; i++) copy_close(job, &h->parts[i]);
 }
 
+/* Whether the host reads and writes the Var itself; what the device may still do with it is over then. */
+static bool in_reach(const Job *job, const JobVar *v) {
+  if (v->var->home != HOME_DEVICE) dev_sync(job->dev);
+  return v->var->home != HOME_DEVICE || dev_is_host(job->dev);
+}
+
 static const JobVar *var_of(const Job *job, const char *name) {
   int i = job_find_var(job, name);
   CHECK(i >= 0 && job->base);
@@ -47,7 +54,7 @@ void *job_var(Job *job, const char *name, int64_t *n) {
   JobVar *v = &job->vars.at[i];
   CHECK(job->base);
   if (n) *n = shape_size(&v->var->shape);
-  if (dev_is_host(job->dev)) return job->base + v->offset;
+  if (in_reach(job, v)) return job_address(job, v);
   bool input = v->var->class == VAR_INPUT || v->var->class == VAR_STEP;
   CHECK(input || v->var->class == VAR_OUTPUT);
   if (!v->mirror) v->mirror = arena_alloc(job->arena, v->nbytes);
@@ -60,7 +67,7 @@ void *job_var(Job *job, const char *name, int64_t *n) {
 
 static char *element_at(const Job *job, const JobVar *v, int64_t first, int64_t n) {
   CHECK(first >= 0 && n >= 0 && n <= shape_size(&v->var->shape) - first);
-  return job->base + v->offset + (size_t)first * dtype_size(v->var->dtype);
+  return job_address(job, v) + (size_t)first * dtype_size(v->var->dtype);
 }
 
 /* Where other ranks read states themselves, they are the host's before the first run alone: then all ranks meet. */
@@ -71,12 +78,22 @@ static char *element_to_write(const Job *job, const JobVar *v, int64_t first, in
 
 void job_read(Job *job, const char *name, int64_t first, int64_t n, void *to) {
   const JobVar *v = var_of(job, name);
-  dev_copy_out(job->dev, to, element_at(job, v, first, n), (size_t)n * dtype_size(v->var->dtype));
+  const char *from = element_at(job, v, first, n);
+  size_t nbytes = (size_t)n * dtype_size(v->var->dtype);
+  if (!in_reach(job, v))
+    dev_copy_out(job->dev, to, from, nbytes);
+  else if (n)
+    memcpy(to, from, nbytes);
 }
 
 void job_write(Job *job, const char *name, int64_t first, int64_t n, const void *from) {
   const JobVar *v = var_of(job, name);
-  dev_copy_in(job->dev, element_to_write(job, v, first, n), from, (size_t)n * dtype_size(v->var->dtype));
+  char *to = element_to_write(job, v, first, n);
+  size_t nbytes = (size_t)n * dtype_size(v->var->dtype);
+  if (!in_reach(job, v))
+    dev_copy_in(job->dev, to, from, nbytes);
+  else if (n)
+    memcpy(to, from, nbytes);
 }
 
 /* The i-th part of a transfer. */
@@ -87,7 +104,7 @@ static int64_t part_length(int64_t n, int64_t first, int64_t most) { return n - 
 void job_put(Job *job, const char *name, int64_t first, int64_t n, JobMake *make, void *self) {
   const JobVar *v = var_of(job, name);
   char *at = element_to_write(job, v, first, n);
-  if (dev_is_host(job->dev)) {
+  if (in_reach(job, v)) {
     if (n) make(self, 0, n, at);
     return;
   }
@@ -105,7 +122,7 @@ void job_put(Job *job, const char *name, int64_t first, int64_t n, JobMake *make
 void job_get(Job *job, const char *name, int64_t first, int64_t n, JobUse *use, void *self) {
   const JobVar *v = var_of(job, name);
   const char *at = element_at(job, v, first, n);
-  if (dev_is_host(job->dev)) {
+  if (in_reach(job, v)) {
     if (n) use(self, 0, n, at);
     return;
   }

@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* One arena, the programs over it, and the loop that runs them.
  *
- *   arena: | Vars, each at a fixed address | constants | transient: the largest program's plan | */
+ *   arena: | Vars, each at a fixed address | constants | transient: the largest program's plan |
+ *   far, in the host's memory: | Vars that are kept there | what is sent there: the largest program's plan | */
 #include <malloc.h>
 #include <stdlib.h>
 #include <string.h>
@@ -31,17 +32,21 @@ static size_t *count_of(Job *job, const Var *var) {
   return &job->memory.inputs;
 }
 
+char *job_address(const Job *job, const JobVar *v) { return (v->var->home == HOME_DEVICE ? job->base : job->far) + v->offset; }
+
 static int add_var(Job *job, const Var *var) {
   int at = job_find_var(job, var->name);
   size_t nbytes = round_up((size_t)shape_size(&var->shape) * dtype_size(var->dtype));
   if (at >= 0) {
-    CHECK(job->vars.at[at].nbytes == nbytes && job->vars.at[at].var->dtype == var->dtype); /* one name, one thing */
+    const Var *same = job->vars.at[at].var; /* one name, one thing */
+    CHECK(job->vars.at[at].nbytes == nbytes && same->dtype == var->dtype && same->home == var->home);
     return at;
   }
-  vec_push(job->arena, &job->vars, (JobVar){.var = var, .offset = job->memory.vars, .nbytes = nbytes, .placed = !var->within});
+  size_t *total = var->home == HOME_DEVICE ? &job->memory.vars : &job->memory.host_vars;
+  vec_push(job->arena, &job->vars, (JobVar){.var = var, .offset = *total, .nbytes = nbytes, .placed = !var->within});
   if (var->within) return job->vars.n - 1;
-  job->memory.vars += nbytes;
-  *count_of(job, var) += nbytes;
+  *total += nbytes;
+  if (var->home == HOME_DEVICE) *count_of(job, var) += nbytes;
   return job->vars.n - 1;
 }
 
@@ -69,11 +74,19 @@ int job_add(Job *job, const Program *program, const char *name) {
       job->memory.tables += program->buffers[b].nbytes;
     }
   if (program->transient > job->memory.transient && !job->interpreted) job->memory.transient = program->transient;
+  if (program->host > job->sent && !job->interpreted) job->sent = program->host;
+  job->memory.host = job->memory.host_vars + job->sent;
   vec_push(job->arena, &job->programs, p);
   return job->programs.n - 1;
 }
 
 JobMemory job_memory(const Job *job) { return job->memory; }
+
+VarHome job_home(const Job *job, const char *name) {
+  int i = job_find_var(job, name);
+  CHECK(i >= 0);
+  return job->vars.at[i].var->home;
+}
 
 const Program *job_program(const Job *job, int program) { return job->programs.at[program].program; }
 
@@ -103,7 +116,7 @@ static void check_room(const Job *job) {
   DevMemory memory = dev_memory(job->dev);
   int n = comm_local_size(job->comm);
   if (!memory.shared || !memory.total) return;
-  uint64_t mine = job->nbytes, sum = 0, *all = xmalloc(sizeof *all * (size_t)n);
+  uint64_t mine = job->nbytes + job->memory.host, sum = 0, *all = xmalloc(sizeof *all * (size_t)n);
   comm_gather_local(job->comm, &mine, sizeof mine, all);
   for (int i = 0; i < n; i++) sum += all[i];
   free(all);
@@ -141,6 +154,7 @@ JobStart job_start(Job *job) {
   job->nbytes = job->memory.vars + job->memory.tables + job->memory.transient;
   check_room(job);
   job->base = dev_alloc(job->dev, job->nbytes, "the arena");
+  if (job->memory.host) job->far = dev_pinned_alloc(job->dev, job->memory.host, "what memory.offload keeps in the host's memory");
   share_states(job);
   if (!job->interpreted) {
     kernels_set_verdicts(dev_cache_folder(job->dev));
@@ -176,6 +190,7 @@ void job_close(Job *job) {
     for (int s = 0; s < job->programs.at[i].program->nsteps; s++) {
       Bound *bound = &job->programs.at[i].steps[s];
       if (bound->kind == STEP_COLLECTIVE_START) comm_release(bound->op);
+      if (bound->kind == STEP_TRANSFER_START) dev_move_close(bound->move);
     }
   gpu_release(job);
   text_close(&job->notes);
@@ -184,6 +199,7 @@ void job_close(Job *job) {
   job_host_close(job);
   if (job->module) dev_unload(job->module);
   if (job->base) dev_free(job->dev, job->base, job->nbytes);
+  if (job->far) dev_pinned_free(job->dev, job->far, job->memory.host);
 }
 
 /* --- running ------------------------------------------------------------------------------------------------------------- */
@@ -211,6 +227,12 @@ static void run_step(Job *job, Bound *s) {
   case STEP_COLLECTIVE_WAIT:
     comm_wait(s->op);
     if (s->host_out) dev_copy_in(job->dev, s->pointers[1], s->host_out, s->out_bytes);
+    break;
+  case STEP_TRANSFER_START:
+    dev_move_start(s->move);
+    break;
+  case STEP_TRANSFER_WAIT:
+    dev_move_wait(s->move);
     break;
   }
 }

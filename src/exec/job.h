@@ -19,6 +19,7 @@ typedef struct Bound {
   BigRun *big;
   BigCall call;
   CommOp *op;
+  DevMove *move; /* of a transfer */
   const BigImpl *row;
   const struct GpuImpl *gpu; /* instead of row and big, on a GPU */
   void *plan;                /* gpu's */
@@ -31,10 +32,10 @@ typedef struct Bound {
 
 typedef struct JobVar {
   const Var *var;
-  size_t offset, nbytes;
-  void *mirror; /* of inputs and outputs the host's copy, where memory is not the host's; NULL until asked for */
-  bool touched; /* an input's copy may have changed since it was sent */
-  bool placed;  /* offset is known: all but those within another, until that one is there */
+  size_t offset, nbytes; /* in the arena, or in Job.far */
+  void *mirror;          /* of inputs and outputs the host's copy, where memory is not the host's; NULL until asked for */
+  bool touched;          /* an input's copy may have changed since it was sent */
+  bool placed;           /* offset is known: all but those within another, until that one is there */
 } JobVar;
 
 /* host.c's */
@@ -75,6 +76,8 @@ struct Job {
   JobMemory memory;
   char *base; /* of the arena */
   size_t nbytes;
+  size_t sent; /* the most that a program has sent off and not fetched at a time */
+  char *far;   /* Vars in the host's memory, then what programs have sent there; NULL: none */
   DevModule *module;
   VEC(Product *) products;
   VEC(GpuUse *) uses;
@@ -89,6 +92,7 @@ struct Job {
 };
 
 int job_find_var(const Job *job, const char *name); /* -1: none */
+char *job_address(const Job *job, const JobVar *v);
 
 /* bind.c: places to addresses, steps to functions (once the arena is there); symbols (once the code is loaded). */
 void job_bind(Job *job, JobProgram *p, Code *code);

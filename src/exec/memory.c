@@ -36,6 +36,13 @@ static void mark(const Program *p, MemoryClass *classes, int buffer, MemoryClass
   if (buffer >= 0 && p->buffers[buffer].class == BUFFER_TRANSIENT) classes[buffer] = class;
 }
 
+/* What comes from a Var elsewhere, or goes there, is of its class. */
+static void mark_moved(const Program *p, MemoryClass *classes, const Step *s) {
+  const Buffer *in = &p->buffers[s->in[0].place.buffer], *out = &p->buffers[s->out[0].place.buffer];
+  if (in->class == BUFFER_VAR) mark(p, classes, s->out[0].place.buffer, memory_var_class(&p->graph->vars.at[in->var]));
+  if (out->class == BUFFER_VAR) mark(p, classes, s->in[0].place.buffer, memory_var_class(&p->graph->vars.at[out->var]));
+}
+
 MemoryClass *memory_classes(Arena *arena, const Program *p) {
   MemoryClass *classes = arena_array(arena, MemoryClass, p->nbuffers);
   for (int b = 0; b < p->nbuffers; b++)
@@ -45,6 +52,7 @@ MemoryClass *memory_classes(Arena *arena, const Program *p) {
   for (int i = 0; i < p->nsteps; i++) {
     const Step *s = &p->steps[i];
     mark(p, classes, s->workspace, MEMORY_WORKSPACE);
+    if (s->kind == STEP_TRANSFER_START) mark_moved(p, classes, s);
     if (s->kind != STEP_COLLECTIVE_START) continue;
     MemoryClass class = s->op == OP_ALL_GATHER ? MEMORY_GATHERED : MEMORY_GRADIENTS;
     mark(p, classes, s->in[0].place.buffer, class);
@@ -55,10 +63,13 @@ MemoryClass *memory_classes(Arena *arena, const Program *p) {
 
 static bool alive_at(const Buffer *b, int step) { return b->class == BUFFER_TRANSIENT && b->first <= step && step <= b->last; }
 
+/* Whether a Var has bytes of its own in the arena: not another's, which it is within, nor elsewhere. */
+static bool is_here(const Var *var) { return !var->within && var->home == HOME_DEVICE; }
+
 /* What the job holds for good. */
 static void add_fixed(const Job *job, size_t by_class[MEMORY_CLASSES]) {
   for (int i = 0; i < job->vars.n; i++)
-    if (!job->vars.at[i].var->within) by_class[memory_var_class(job->vars.at[i].var)] += job->vars.at[i].nbytes;
+    if (is_here(job->vars.at[i].var)) by_class[memory_var_class(job->vars.at[i].var)] += job->vars.at[i].nbytes;
   by_class[MEMORY_CONSTANTS] += job->memory.tables;
 }
 
@@ -186,7 +197,7 @@ MemoryReport *memory_report(Arena *arena, const Job *job) {
   r->at = arena_array(arena, MemoryHolder, most_holders(job));
   for (int i = 0; i < job->vars.n; i++) {
     const JobVar *v = &job->vars.at[i];
-    if (v->var->within) continue; /* that one's bytes */
+    if (!is_here(v->var)) continue;
     add_holder(r, (MemoryHolder){memory_var_name(arena, v->var), memory_var_class(v->var), v->nbytes, v->offset, -1, 0, 0});
   }
   for (int i = 0; i < job->programs.n; i++) add_tables(r, job, i);

@@ -114,6 +114,8 @@ static ProfKind big_kind(Op op) {
 
 static ProfItem item_of(const Step *s, bool updates) {
   if (s->kind == STEP_KERNEL) return (ProfItem){.kind = updates ? PROF_UPDATE : PROF_FUSED, .nbytes = kernel_bytes(s->kernel)};
+  if (s->kind == STEP_TRANSFER_START) return (ProfItem){.kind = PROF_COPIES, .nbytes = arg_bytes(&s->in[0])};
+  if (s->kind == STEP_TRANSFER_WAIT) return (ProfItem){.kind = PROF_COPIES};
   ProfItem item = {.kind = s->op == OP_ALL_GATHER ? PROF_GATHERS : PROF_REDUCTIONS, .narrow = dtype_size(s->in[0].dtype) == 2};
   if (s->kind == STEP_COLLECTIVE_START) item.nbytes = collective_bytes(s);
   if (s->kind != STEP_BIG) return item;

@@ -21,7 +21,7 @@ typedef struct Shot {
 static void take_fixed(Shot *s) {
   for (int i = 0; i < s->job->vars.n; i++) {
     const JobVar *v = &s->job->vars.at[i];
-    if (!v->nbytes || v->var->within) continue; /* of no bytes of its own */
+    if (!v->nbytes || v->var->within || v->var->home != HOME_DEVICE) continue; /* of no bytes of its own here */
     int holder =
         snapshot_holder(s->snapshot, memory_class_names[memory_var_class(v->var)], memory_var_name(s->arena, v->var), "job", i);
     snapshot_take(s->snapshot, holder, s->base + v->offset, v->nbytes, 0);

@@ -29,6 +29,7 @@ typedef enum BufferClass {
   BUFFER_VAR,       /* a Var: at a fixed address for the whole job, not planned here */
   BUFFER_TABLE,     /* the constants of a TABLE node: written once, before the first run */
   BUFFER_TRANSIENT, /* alive from the step that first writes it to the step that last reads it */
+  BUFFER_HOST,      /* the same, of what has been sent off the device and will be fetched */
 } BufferClass;
 
 /* What every buffer's address and size are a multiple of: cache lines of a CPU, transactions and libraries of a GPU. */
@@ -40,7 +41,7 @@ typedef struct Buffer {
   size_t nbytes;    /* rounded up to BUFFER_ALIGN */
   int first, last;  /* steps; both included */
   const char *name; /* for people: the node or what it is for */
-  int64_t offset;   /* in the transient arena, bytes: the plan's answer */
+  int64_t offset;   /* in the transient arena, or in the host's, bytes: the plan's answer */
 } Buffer;
 
 /* --- kernels ----------------------------------------------------------------------------------------------------------- */
@@ -81,7 +82,14 @@ typedef struct Kernel {
 
 /* --- steps and the program ---------------------------------------------------------------------------------------------- */
 
-typedef enum StepKind { STEP_KERNEL, STEP_BIG, STEP_COLLECTIVE_START, STEP_COLLECTIVE_WAIT } StepKind;
+typedef enum StepKind {
+  STEP_KERNEL,
+  STEP_BIG,
+  STEP_COLLECTIVE_START,
+  STEP_COLLECTIVE_WAIT,
+  STEP_TRANSFER_START, /* op: OP_FETCH or OP_SEND; one end is a Var elsewhere or a BUFFER_HOST */
+  STEP_TRANSFER_WAIT
+} StepKind;
 
 enum { STEP_ARGS = 40 };
 
@@ -100,7 +108,7 @@ typedef struct Step {
   int64_t n[2];
   double f;
   int workspace;  /* buffer, or -1 */
-  int collective; /* which, for start and wait: 0, 1, … */
+  int collective; /* which, for start and wait: 0, 1, …; transfers count too */
   int nin, nout;
   StepArg *in, *out; /* kernels: in the order of the kernel's inputs and outputs; only the place and dtype count */
 } Step;
@@ -113,7 +121,8 @@ typedef struct Program {
   Step *steps;
   Buffer *buffers;
   size_t transient; /* bytes of the transient arena: the plan's peak */
-  size_t live;      /* the most bytes alive at one step: no plan can do better */
+  size_t host;      /* bytes of BUFFER_HOSTs, likewise */
+  size_t live;      /* the most bytes alive at one step on the device: no plan can do better */
   int peak_step;    /* a step where that many are alive */
 } Program;
 
@@ -137,7 +146,7 @@ Program *fuse_program(Arena *arena, const Graph *g, const FuseOptions *options);
 /* copy.c: all of it in another arena, so that what compiling it took can be given back. */
 Program *program_copy(Arena *arena, const Program *program);
 
-/* plan.c: sets the offset of every transient buffer, so that no two that are alive at one step overlap, and transient, live
+/* plan.c: sets the offset of every transient buffer, so that no two that are alive at one step overlap, and transient, host, live
  * and peak_step. */
 void plan_memory(Program *program);
 

@@ -96,7 +96,7 @@ static int reduce(Legalise *l, const Node *x, int value) {
 
 static bool placeable(const Node *x) {
   OpKind kind = op_table[x->op].kind;
-  return kind == KIND_POINTWISE || kind == KIND_REDUCE || kind == KIND_BIG || kind == KIND_RESULT || kind == KIND_COLLECTIVE ||
+  return kind == KIND_POINTWISE || kind == KIND_REDUCE || kind == KIND_BIG || kind == KIND_RESULT || op_travels(x->op) ||
          x->op == OP_CONCAT;
 }
 
@@ -158,7 +158,7 @@ static int legalise_node(Legalise *l, int i) {
   }
   if (x->op == OP_RESHAPE) return reshape(l, x, in[0], x->shape);
   if (kind == KIND_REDUCE) return reduce(l, x, in[0]);
-  if (kind == KIND_BIG || kind == KIND_COLLECTIVE)
+  if (kind == KIND_BIG || op_travels(x->op))
     for (int k = 0; k < x->nin; k++)
       if (!fuse_omits(l->g, x, k, l->options) && !operand_fits(l, x, k, in[k])) in[k] = copy_value(l, x, in[k]);
   if (x->op == OP_CONCAT || x->op == OP_STORE)

@@ -30,8 +30,8 @@ static int var_buffer(Lower *l, const char *name) {
 static int own_buffer(Lower *l, int node) {
   const Node *x = graph_node(l->g, node);
   if (x->op == OP_LOAD || x->op == OP_STORE) return var_buffer(l, x->name);
-  if (l->own[node] < 0)
-    l->own[node] = lower_buffer(l, x->op == OP_TABLE ? BUFFER_TABLE : BUFFER_TRANSIENT, node, node_bytes(x), op_table[x->op].name);
+  BufferClass class = x->op == OP_TABLE ? BUFFER_TABLE : x->op == OP_SEND ? BUFFER_HOST : BUFFER_TRANSIENT;
+  if (l->own[node] < 0) l->own[node] = lower_buffer(l, class, node, node_bytes(x), op_table[x->op].name);
   return l->own[node];
 }
 
@@ -151,32 +151,45 @@ static void emit_big(Lower *l, int node) {
   lower_step(l, step);
 }
 
-static void emit_collective(Lower *l, int node) {
+static void wait_for(Lower *l, int node) {
+  if (l->waited[node]) return;
+  l->waited[node] = true;
+  for (int i = l->steps.n - 1; i >= 0; i--) {
+    Step step = l->steps.at[i];
+    if (step.node != node || (step.kind != STEP_COLLECTIVE_START && step.kind != STEP_TRANSFER_START)) continue;
+    step.kind = step.kind == STEP_COLLECTIVE_START ? STEP_COLLECTIVE_WAIT : STEP_TRANSFER_WAIT;
+    lower_step(l, step);
+    return;
+  }
+  CHECK(!"something that was started");
+}
+
+/* A SEND keeps the device's memory of what it sends until it is over.  Nobody need ever ask for it, so it is waited for when the
+ * next is started: the device computes meanwhile what that one sends.  Those that are started side by side (the states of a unit)
+ * count as one. */
+static void follow_sends(Lower *l, int node) {
+  const Step *last = l->steps.n ? &l->steps.at[l->steps.n - 1] : NULL;
+  bool beside = last && last->kind == STEP_TRANSFER_START && last->op == OP_SEND;
+  for (int i = 0; i < l->sending.n && !beside; i++) wait_for(l, l->sending.at[i]);
+  if (!beside) l->sending.n = 0;
+  vec_push(l->arena, &l->sending, node);
+}
+
+static void emit_travel(Lower *l, int node) {
   const Node *x = graph_node(l->g, node);
+  StepKind kind = op_table[x->op].kind == KIND_TRANSFER ? STEP_TRANSFER_START : STEP_COLLECTIVE_START;
   lower_require(l, x->in[0]);
   lower_readers(l, node, -1);
+  if (x->op == OP_SEND) follow_sends(l, node);
   l->collective[node] = l->ncollectives++;
-  Step step = {.kind = STEP_COLLECTIVE_START, .node = node, .op = x->op, .n = {x->n[0], x->n[1]}, .nin = 1, .nout = 1};
+  Step step = {.kind = kind, .node = node, .op = x->op, .n = {x->n[0], x->n[1]}, .nin = 1, .nout = 1, .workspace = -1};
   step.collective = l->collective[node];
   step.in = arena_array(l->arena, StepArg, 1);
   step.out = arena_array(l->arena, StepArg, 1);
   step.in[0] = arg_of(l, x->in[0]);
   step.out[0] = arg_of(l, node);
-  add_workspace(l, &step);
+  if (kind == STEP_COLLECTIVE_START) add_workspace(l, &step);
   lower_step(l, step);
-}
-
-static void wait_for(Lower *l, int node) {
-  if (l->waited[node]) return;
-  l->waited[node] = true;
-  for (int i = l->steps.n - 1; i >= 0; i--)
-    if (l->steps.at[i].kind == STEP_COLLECTIVE_START && l->steps.at[i].node == node) {
-      Step step = l->steps.at[i];
-      step.kind = STEP_COLLECTIVE_WAIT;
-      lower_step(l, step);
-      return;
-    }
-  CHECK(!"a collective that was started");
 }
 
 static void emit(Lower *l, int node) {
@@ -197,8 +210,10 @@ static void emit(Lower *l, int node) {
     l->group_state[kernel] = GROUP_EMITTED;
   } else if (kind == KIND_BIG) {
     emit_big(l, node);
-  } else if (kind == KIND_COLLECTIVE) {
-    emit_collective(l, node);
+  } else if (op_travels(x->op)) {
+    emit_travel(l, node);
+  } else if (kind == KIND_STORE && graph_node(l->g, x->in[0])->op == OP_SEND) {
+    emit(l, x->in[0]);
   } else if (kind == KIND_STORE) {
     lower_require(l, x->in[0]); /* the schedule put it where a collective has had time: its input need not live on */
   } else {
@@ -209,7 +224,7 @@ static void emit(Lower *l, int node) {
 void lower_require(Lower *l, int node) {
   const Node *x = graph_node(l->g, node);
   emit(l, node);
-  if (op_table[x->op].kind == KIND_COLLECTIVE) wait_for(l, node);
+  if (op_travels(x->op)) wait_for(l, node);
   if (op_table[x->op].kind == KIND_VIEW)
     for (int k = 0; k < x->nin; k++) lower_require(l, x->in[k]);
 }

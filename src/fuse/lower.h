@@ -29,6 +29,7 @@ typedef struct Lower {
   int *absorber;             /* by node: the absorbed ADD that this product belongs to; -1 */
   int *collective;           /* by node: which; -1 */
   int ncollectives;
+  Ints sending; /* SENDs of the last that were started together */
 } Lower;
 
 int lower_buffer(Lower *l, BufferClass class, int var, size_t nbytes, const char *name);

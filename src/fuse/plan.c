@@ -8,6 +8,7 @@
  * forgotten, and packs a transformer's forward and backward almost without loss.  Then orders are mended: what reaches highest
  * goes to the front, some rounds over, which finds the places of large buffers among chains of others (embedding and head beside
  * the gathers of layers). */
+#include <math.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -171,18 +172,18 @@ typedef struct Search {
   Buffer **buffers; /* in the order in which they were placed last */
   int64_t *offset;  /* theirs, then */
   int n;
-  Program *program;
+  size_t least;  /* the lowest strip so far */
+  double enough; /* one that need not be undercut */
 } Search;
 
 /* Places buffers as they stand; true: nothing better need be looked for, or there is no time to. */
 static bool try_order(Search *s, Order *order) {
-  Program *program = s->program;
   place_in_order(&s->strip, s->buffers, s->n, order, s->offset);
-  if ((size_t)s->strip.top < program->transient) {
-    program->transient = (size_t)s->strip.top;
+  if ((size_t)s->strip.top < s->least) {
+    s->least = (size_t)s->strip.top;
     for (int i = 0; i < s->n; i++) s->buffers[i]->offset = s->offset[i];
   }
-  return (double)program->transient <= CLOSE * (double)program->live || s->strip.looks + (int64_t)s->n * s->n / 3 > LOOKS;
+  return (double)s->least <= s->enough || s->strip.looks + (int64_t)s->n * s->n / 3 > LOOKS;
 }
 
 /* Those that reach the top come first, the others as they were: they had the worst of what all before them left. */
@@ -213,18 +214,27 @@ static void search(Search *s) {
   }
 }
 
-void plan_memory(Program *program) {
-  Arena *arena = arena_open();
-  Search s = {.program = program, .buffers = arena_array(arena, Buffer *, program->nbuffers)};
+/* Places the buffers of a class that some step touches; gives the height of the strip. */
+static size_t place_class(Program *program, Arena *arena, BufferClass class, Search *s) {
+  s->buffers = arena_array(arena, Buffer *, program->nbuffers);
   for (int i = 0; i < program->nbuffers; i++) {
     Buffer *b = &program->buffers[i];
+    if (b->class != class) continue;
     b->offset = 0;
-    if (b->class == BUFFER_TRANSIENT && b->nbytes && b->first >= 0) s.buffers[s.n++] = b; /* first < 0: of no step */
+    if (b->nbytes && b->first >= 0) s->buffers[s->n++] = b; /* first < 0: of no step */
   }
-  measure_live(program, arena, s.buffers, s.n);
-  program->transient = SIZE_MAX;
-  s.offset = arena_array(arena, int64_t, s.n);
-  s.strip = (Strip){.arena = arena, .pieces = arena_array(arena, Piece *, 2 * s.n / PIECE + 2)};
-  search(&s);
+  if (class == BUFFER_TRANSIENT) measure_live(program, arena, s->buffers, s->n);
+  if (class == BUFFER_TRANSIENT) s->enough = CLOSE * (double)program->live;
+  s->least = SIZE_MAX;
+  s->offset = arena_array(arena, int64_t, s->n);
+  s->strip = (Strip){.arena = arena, .pieces = arena_array(arena, Piece *, 2 * s->n / PIECE + 2)};
+  search(s);
+  return s->least;
+}
+
+void plan_memory(Program *program) {
+  Arena *arena = arena_open();
+  program->host = place_class(program, arena, BUFFER_HOST, &(Search){.enough = INFINITY});
+  program->transient = place_class(program, arena, BUFFER_TRANSIENT, &(Search){0});
   arena_close(arena);
 }

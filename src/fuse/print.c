@@ -5,7 +5,7 @@
 #include "src/fuse/fuse.h"
 
 static const char *const level_names[] = {"const", "row", "full", "column"};
-static const char *const class_names[] = {"var", "table", "transient"};
+static const char *const class_names[] = {"var", "table", "transient", "host"};
 static const char *const kernel_op_names[] = {"input", "const", "iota", NULL, "sum", "maximum", "column_sum"};
 
 /* "1.50 GiB" */
@@ -107,6 +107,11 @@ static void print_start(const Program *p, Text *text, const Step *s) {
   print_args(p, text, s);
 }
 
+static void print_transfer(const Program *p, Text *text, const Step *s) {
+  text_printf(text, "%s %d\n", op_table[s->op].name, s->collective);
+  print_args(p, text, s);
+}
+
 static void print_wait(const Program *p, Text *text, const Step *s) {
   (void)p;
   text_printf(text, "%s %d\n", op_table[s->op].name, s->collective);
@@ -115,10 +120,9 @@ static void print_wait(const Program *p, Text *text, const Step *s) {
 static const struct {
   const char *name;
   void (*print)(const Program *p, Text *text, const Step *s);
-} step_kinds[] = {[STEP_KERNEL] = {"kernel", print_kernel},
-                  [STEP_BIG] = {"big", print_big},
-                  [STEP_COLLECTIVE_START] = {"start", print_start},
-                  [STEP_COLLECTIVE_WAIT] = {"wait", print_wait}};
+} step_kinds[] = {[STEP_KERNEL] = {"kernel", print_kernel},          [STEP_BIG] = {"big", print_big},
+                  [STEP_COLLECTIVE_START] = {"start", print_start},  [STEP_COLLECTIVE_WAIT] = {"wait", print_wait},
+                  [STEP_TRANSFER_START] = {"start", print_transfer}, [STEP_TRANSFER_WAIT] = {"wait", print_wait}};
 
 /* --- the whole ---------------------------------------------------------------------------------------------------------- */
 
@@ -136,7 +140,7 @@ static void print_buffer(const Program *p, Text *text, int i) {
   const Buffer *b = &p->buffers[i];
   text_printf(text, "b%d %s \"%s\" ", i, class_names[b->class], b->name);
   print_bytes(text, b->nbytes);
-  if (b->class == BUFFER_TRANSIENT) text_printf(text, " at %" PRId64, b->offset);
+  if (b->class == BUFFER_TRANSIENT || b->class == BUFFER_HOST) text_printf(text, " at %" PRId64, b->offset);
   text_printf(text, b->first < 0 ? ", unused\n" : ", steps %d to %d\n", b->first, b->last);
 }
 

@@ -24,7 +24,8 @@ static bool can_share(const Step *s, int out, int in) {
   const Kernel *k = s->kernel;
   for (int o = 0; o < s->nout; o++) {
     if (s->out[o].place.buffer != out) continue;
-    if (k->values[k->outputs[o].value].level != LEVEL_FULL || !dtype_is_float(s->out[o].dtype)) return false;
+    bool states = dtype_is_float(s->out[o].dtype) || s->out[o].dtype == DT_I16; /* what Vars are read and written as in place */
+    if (k->values[k->outputs[o].value].level != LEVEL_FULL || !states) return false;
     for (int i = 0; i < s->nin; i++) {
       if (s->in[i].place.buffer != in) continue;
       if (s->in[i].dtype != s->out[o].dtype) return false;

@@ -49,7 +49,7 @@ int target_chain(const Graph *g, const int *uses, int user, int input);
 
 /* --- target.c ------------------------------------------------------------------------------------------------------------- */
 
-/* Where a node's result is written: into the value or Var of another node (a STORE, a CONCAT, an ALL_REDUCE), which may be
+/* Where a node's result is written: into the value or Var of another node (a STORE, a CONCAT, an ALL_REDUCE, a FETCH), which may be
  * itself.  root -1: in a buffer of its own, dense. */
 typedef struct Target {
   int root;

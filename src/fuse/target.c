@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Which values are written straight to where their user wants them: a STORE's value into the Var, a CONCAT's pieces into
- * their parts of it, what is reduced over ranks into the place of the result, the terms of a sum into the sum.
+ * their parts of it, what is reduced over ranks into the place of the result, the terms of a sum into the sum, a sum that is sent
+ * off the device into what was fetched for it.
  * Needs: a legal graph. */
 #include <string.h>
 
@@ -35,22 +36,62 @@ static void concat_targets(Target *t, const Graph *g, const int *uses, int i) {
 
 static bool accumulates(Op op) { return op == OP_MATMUL || op == OP_EMBEDDING_GRAD; }
 
-/* Whether node is, through views, the part of a Var that target i is written to. */
-static bool same_part(const Target *t, const Graph *g, int node, int i) {
+/* The layout of a node within what it is a view of; false: there are no strides. */
+static bool find_layout(const Graph *g, int node, Layout *l) {
   const Node *chain[16], *x = graph_node(g, node);
   int n = 0;
   for (; is_view(x) && n < 16; x = graph_node(g, x->in[0])) chain[n++] = x;
-  if (x->op != OP_LOAD || t[i].root < 0) return false;
-  const Node *root = graph_node(g, t[i].root);
-  if (root->op != OP_STORE || strcmp(root->name, x->name)) return false;
-  Layout l = layout_root(g, (int)(x - g->nodes.at));
+  *l = layout_root(g, (int)(x - g->nodes.at));
   while (n--)
-    if (!layout_view(g, chain[n], &l, &l)) return false;
-  if (l.offset != t[i].offset) return false;
-  const Shape *s = &graph_node(g, i)->shape;
-  for (int k = 0; k < s->rank; k++)
-    if (s->dim[k] > 1 && l.stride[k] != t[i].stride[k]) return false;
+    if (!layout_view(g, chain[n], l, l)) return false;
   return true;
+}
+
+static bool same_strides(const Shape *s, const int64_t *a, const int64_t *b) {
+  for (int k = 0; k < s->rank; k++)
+    if (s->dim[k] > 1 && a[k] != b[k]) return false;
+  return true;
+}
+
+/* Whether node is, through views, the part of a Var, or of what was fetched, that target i is written to. */
+static bool same_part(const Target *t, const Graph *g, int node, int i) {
+  Layout l;
+  if (t[i].root < 0 || !find_layout(g, node, &l)) return false;
+  const Node *x = graph_node(g, l.root), *root = graph_node(g, t[i].root);
+  bool same_var = x->op == OP_LOAD && root->op == OP_STORE && !strcmp(root->name, x->name);
+  if (!same_var && !(x->op == OP_FETCH && x == root)) return false;
+  return l.offset == t[i].offset && same_strides(&graph_node(g, i)->shape, l.stride, t[i].stride);
+}
+
+/* The FETCH whose elements from `at` on a piece adds to, and nobody else reads; -1. */
+static int fetched_term(const Graph *g, const int *uses, int piece, int64_t at) {
+  const Node *x = piece >= 0 ? graph_node(g, piece) : NULL;
+  int64_t dense[IR_RANK];
+  Layout l;
+  if (!x || x->op != OP_ADD || !find_layout(g, x->in[0], &l) || graph_node(g, l.root)->op != OP_FETCH) return -1;
+  for (int node = x->in[0]; node != l.root; node = graph_node(g, node)->in[0])
+    if (uses[node] != 1) return -1;
+  strides_dense(&x->shape, dense);
+  return l.offset == at && same_strides(&x->shape, l.stride, dense) ? l.root : -1;
+}
+
+/* What is sent may lie where it was fetched to, if it is made of sums of which each reads the part that it is written to, and
+ * nothing else reads any: fetched + concat(a, b, …), as pass_accumulate leaves it. */
+static void send_target(Target *t, const Graph *g, const int *uses, int i) {
+  int value = target_chain(g, uses, i, 0), fetch = -1, terms = 0;
+  if (value < 0) return;
+  const Node *x = graph_node(g, value);
+  int n = x->op == OP_CONCAT ? x->nin : 1;
+  int64_t at = 0;
+  for (int k = 0; k < n; k++, terms++) {
+    const Node *piece = x->op == OP_CONCAT ? graph_node(g, x->in[k]) : x;
+    int from = fetched_term(g, uses, x->op == OP_CONCAT ? target_chain(g, uses, value, k) : value, at);
+    if (from < 0 || (k && from != fetch)) return;
+    fetch = from;
+    at += shape_size(&piece->shape);
+  }
+  if (uses[fetch] == terms && shape_equal(&graph_node(g, fetch)->shape, &graph_node(g, i)->shape))
+    into(t, g, fetch, value, 0, NULL);
 }
 
 /* sum + product, in the backward pass: the product adds into the sum's place if the sum is a part of a Var that the result
@@ -82,6 +123,8 @@ Target *fuse_targets(const Graph *g, Arena *arena) {
       int node = target_chain(g, uses, i, 0);
       CHECK(node >= 0);
       into(t, g, i, node, 0, NULL);
+    } else if (x->op == OP_SEND) {
+      send_target(t, g, uses, i);
     } else if (x->op == OP_CONCAT) {
       concat_targets(t, g, uses, i);
     } else if (x->op == OP_ALL_REDUCE && target_chain(g, uses, i, 0) >= 0) {

@@ -98,6 +98,11 @@ static uint32_t find_slot(const Graph *g, const char *name) {
 
 int graph_find_var(const Graph *g, const char *name) { return g->var_slots ? g->var_slot[find_slot(g, name)] : -1; }
 
+bool graph_is_far(const Graph *g, int node) {
+  const Node *x = graph_node(g, node);
+  return x->op == OP_SEND || (x->op == OP_LOAD && g->vars.at[graph_find_var(g, x->name)].home != HOME_DEVICE);
+}
+
 int graph_var(Graph *g, Var var) {
   CHECK(graph_find_var(g, var.name) < 0 && shape_sane(&var.shape));
   vec_push(g->arena, &g->vars, var);

@@ -7,6 +7,18 @@
 
 static bool is_attention(const Node *node) { return node->op == OP_ATTENTION || node->op == OP_ATTENTION_GRAD; }
 
+/* What is not on the device is fetched, or goes from a SEND to a Var that is not there either. */
+static bool try_homes(const Graph *g, const Node *node, Why *why) {
+  bool to_far = node->op == OP_STORE && g->vars.at[graph_find_var(g, node->name)].home != HOME_DEVICE;
+  for (int k = 0; k < node->nin; k++) {
+    bool far = graph_is_far(g, node->in[k]);
+    if (to_far && g->nodes.at[node->in[k]].op != OP_SEND) return why_not(why, "var '%s' is not on the device: send", node->name);
+    if (far && !to_far && node->op != OP_FETCH) return why_not(why, "node %d is not on the device: fetch it", node->in[k]);
+    if (!far && node->op == OP_FETCH) return why_not(why, "node %d is on the device", node->in[k]);
+  }
+  return true;
+}
+
 static bool try_node(const Graph *g, int i, Why *why) {
   const Node *node = &g->nodes.at[i];
   if (node->op >= OP_COUNT) return why_not(why, "no such op");
@@ -18,7 +30,7 @@ static bool try_node(const Graph *g, int i, Why *why) {
   if (node->phase >= PHASE_COUNT) return why_not(why, "no phase %d", (int)node->phase);
   for (int k = 0; k < node->nin && node->op != OP_RESULT; k++)
     if (is_attention(&g->nodes.at[node->in[k]])) return why_not(why, "attention is read through its results");
-  return true;
+  return try_homes(g, node, why);
 }
 
 /* A node that fails is named in *at; -1 where it is no node. */
@@ -30,6 +42,8 @@ static bool try_graph(const Graph *g, Arena *scratch, int *at, Why *why) {
     if (!v->name || graph_find_var(g, v->name) != i) return why_not(why, "var %d is not found by its name", i);
     if (v->dtype >= DT_COUNT || v->class >= VAR_CLASSES || !shape_sane(&v->shape))
       return why_not(why, "var '%s' has an impossible type, shape or class", v->name);
+    if (v->home != HOME_DEVICE && (v->home >= VAR_HOMES || (v->class != VAR_STATE && v->class != VAR_CARRY)))
+      return why_not(why, "var '%s' cannot be kept off the device", v->name);
   }
   bool *stored = arena_array(scratch, bool, g->vars.n);
   for (*at = 0; *at < g->nodes.n; ++*at) {

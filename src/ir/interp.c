@@ -218,6 +218,8 @@ static const InterpRow interp_table[OP_COUNT] = {
     [OP_REDUCE_SCATTER] = {.eval = eval_collective},
     [OP_ALL_TO_ALL] = {.eval = eval_collective},
     [OP_ALL_REDUCE] = {.eval = eval_collective},
+    [OP_FETCH] = {.eval = NULL},
+    [OP_SEND] = {.eval = NULL},
     [OP_STORE] = {.eval = NULL},
 };
 

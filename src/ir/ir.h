@@ -84,6 +84,9 @@ typedef enum Op {
   OP_REDUCE_SCATTER, /* (N·R) -> (N) */
   OP_ALL_TO_ALL,     /* (N·R) -> (N·R): each rank's part for this one, by rank */
   OP_ALL_REDUCE,     /* (N) -> (N), sums */
+  /* transfers between the device's memory and what lies elsewhere (VarHome): the same value */
+  OP_FETCH, /* of a LOAD of such a Var, or of a SEND: onto the device */
+  OP_SEND,  /* off it: for a STORE to such a Var, or for a FETCH later in the program */
   /* roots */
   OP_STORE, /* name: the Var takes in[0]'s value */
   OP_COUNT
@@ -97,6 +100,7 @@ typedef enum OpKind {
   KIND_BIG,
   KIND_RESULT,
   KIND_COLLECTIVE,
+  KIND_TRANSFER,
   KIND_STORE
 } OpKind;
 
@@ -137,6 +141,9 @@ typedef struct OpRow {
 
 extern const OpRow op_table[OP_COUNT];
 
+/* Collectives and transfers: they are started, and waited for by who wants the result. */
+static inline bool op_travels(Op op) { return op_table[op].kind == KIND_COLLECTIVE || op_table[op].kind == KIND_TRANSFER; }
+
 /* --- vars and scopes -------------------------------------------------------------------------------------------------- */
 
 typedef enum VarClass {
@@ -151,11 +158,15 @@ typedef enum VarClass {
 
 typedef enum InitKind { INIT_ZERO, INIT_ONE, INIT_NORMAL, INIT_KINDS } InitKind;
 
+/* Where a Var is kept between programs and in them; states and what is carried alone may be elsewhere than on the device. */
+typedef enum VarHome { HOME_DEVICE, HOME_HOST, HOME_FILE, VAR_HOMES } VarHome;
+
 typedef struct Var {
   const char *name;
   VarClass class;
   DType dtype;
   Shape shape;
+  VarHome home;
   /* VAR_PARAM alone: */
   const char *unit; /* parameters with the same unit are gathered and reduced together */
   InitKind init;
@@ -208,6 +219,7 @@ int graph_copy(Graph *g, const Node *node, const int *in);
 
 int graph_var(Graph *g, Var var);                            /* declares; a name once */
 int graph_find_var(const Graph *g, const char *name);        /* -1: none */
+bool graph_is_far(const Graph *g, int node);                 /* its value is not on the device: a SEND, a LOAD of a Var elsewhere */
 int graph_enter(Graph *g, const char *name, ScopeKind kind); /* opens a scope, makes it current, returns the one before */
 
 static inline const Node *graph_node(const Graph *g, int i) {
@@ -268,6 +280,7 @@ bool graph_try_parse(Graph *g, const char *text, Why *why);
 /* The words of the text. */
 extern const char *const phase_names[PHASE_COUNT];
 extern const char *const var_class_names[VAR_CLASSES];
+extern const char *const var_home_names[VAR_HOMES]; /* behind an @, but for the device's */
 extern const char *const scope_kind_names[SCOPE_KINDS];
 extern const char *const init_names[INIT_KINDS];
 uint64_t graph_hash(const Graph *g); /* of the printed text */

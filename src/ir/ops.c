@@ -388,5 +388,7 @@ const OpRow op_table[OP_COUNT] = {
     [OP_REDUCE_SCATTER] = {"reduce_scatter", KIND_COLLECTIVE, 1, "axis ranks", .infer = infer_collective},
     [OP_ALL_TO_ALL] = {"all_to_all", KIND_COLLECTIVE, 1, "axis ranks", .infer = infer_collective},
     [OP_ALL_REDUCE] = {"all_reduce", KIND_COLLECTIVE, 1, "axis ranks", .infer = infer_collective},
+    [OP_FETCH] = {"fetch", KIND_TRANSFER, 1, "", .infer = like_first},
+    [OP_SEND] = {"send", KIND_TRANSFER, 1, "", .infer = like_first},
     [OP_STORE] = {"store", KIND_STORE, 1, "", .has_name = true, .infer = infer_store},
 };

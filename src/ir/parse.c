@@ -118,10 +118,14 @@ static bool read_scope(Reader *r) {
 
 static bool read_var(Reader *r) {
   Var v = {0};
-  int class, init;
+  int class, init, home;
   if (!read_name(r, var_class_names, VAR_CLASSES, "a class of var", &class) || !read_quoted(r, &v.name)) return false;
   if (!read_type(r, &v.dtype, &v.shape)) return false;
   v.class = (VarClass) class;
+  if (take(r, "@")) {
+    if (!read_name(r, var_home_names, VAR_HOMES, "a home", &home)) return false;
+    v.home = (VarHome)home;
+  }
   if (v.class == VAR_PARAM) {
     if (take(r, "unit=") && !read_quoted(r, &v.unit)) return false;
     if (!need(r, "init=") || !read_name(r, init_names, INIT_KINDS, "an init", &init)) return false;

@@ -5,7 +5,7 @@
  *
  * Needs a graph that passes the checker.  Keeps vars, scopes, the order of what remains, and the bits of every stored value,
  * in float as in double.  Never makes nodes of two phases one (a value that is to be computed again is computed again), nor
- * two collectives (the sharding pass put each where it is). */
+ * two collectives or transfers (a pass put each where it is). */
 #include "src/ir/simplify.h"
 
 #include <string.h>
@@ -97,9 +97,8 @@ static void infer(Simplify *s, Node *node) {
 }
 
 int simplify_add(Simplify *s, Node node) {
-  OpKind kind = op_table[node.op].kind;
   infer(s, &node);
-  if (kind == KIND_COLLECTIVE || kind == KIND_STORE) return graph_push(s->g, node);
+  if (op_travels(node.op) || op_table[node.op].kind == KIND_STORE) return graph_push(s->g, node);
   slots_reserve(s);
   int *slot = find_slot(s, &node);
   if (*slot < 0) *slot = graph_push(s->g, node);

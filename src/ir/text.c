@@ -3,6 +3,7 @@
  *
  *   scope 1 block "layers.0"
  *   var param "layers.0.q" f32[64,64] unit="layers.0" init=normal std=0.02
+ *   var state "m/layers.0" f32[16384] @host
  *   %0 = load "layers.0.q" : f32[64,64] @1 fwd
  *   %3 = matmul %1 %0 ta=0 tb=1 : f32[192,64] @1 fwd
  *
@@ -14,6 +15,7 @@
 
 const char *const phase_names[PHASE_COUNT] = {"fwd", "rec", "bwd"};
 const char *const var_class_names[VAR_CLASSES] = {"input", "step", "param", "state", "carry", "output"};
+const char *const var_home_names[VAR_HOMES] = {"device", "host", "file"};
 const char *const scope_kind_names[SCOPE_KINDS] = {"plain", "block", "chunk"};
 const char *const init_names[INIT_KINDS] = {"zero", "one", "normal"};
 
@@ -85,6 +87,7 @@ static void print_var(Text *text, const Var *v) {
   print_quoted(text, v->name);
   text_add(text, " ", 1);
   print_type(text, v->dtype, &v->shape);
+  if (v->home != HOME_DEVICE) text_printf(text, " @%s", var_home_names[v->home]);
   if (v->class == VAR_PARAM) {
     if (v->unit) {
       text_printf(text, " unit=");

@@ -149,6 +149,18 @@ Graph *pass_shard(const Graph *g, Arena *arena, const StateTable *table, const S
  * added where they are produced, so that a matrix product can add into the carried vector itself. */
 Graph *pass_accumulate(const Graph *g, Arena *arena);
 
+/* offload.c.  Needs: units, gradients added where they are made.  Gives Vars their homes, fetches them where they are read and
+ * sends them where they are written. */
+enum { OFFLOAD_MOMENTS = 1, OFFLOAD_MASTERS = 2, OFFLOAD_GRADIENTS = 4, OFFLOAD_INPUTS = 8 };
+typedef struct OffloadOptions {
+  int what;        /* bits: OFFLOAD_… */
+  VarHome moments; /* HOME_HOST or HOME_FILE; all else goes to the host's memory */
+} OffloadOptions;
+Graph *pass_offload(const Graph *g, Arena *arena, const StateTable *table, const OffloadOptions *options);
+
+/* prefetch.c.  Needs: a scheduled graph.  Starts fetches ahead of their use, of one scope at a time. */
+Graph *pass_prefetch(const Graph *g, Arena *arena);
+
 /* schedule.c.  Puts the nodes in the order in which they run: a chunk's backward right after its forward; a gather as early as
  * at most `units_alive` units are alive; what waits for a reduction behind the start of the next. */
 Graph *pass_schedule(const Graph *g, Arena *arena, int units_alive);

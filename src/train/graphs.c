@@ -182,10 +182,12 @@ Graph *graph_update(Arena *arena, const StateTable *table, const UpdateOptions *
     const char *name = state_grad(arena, unit);
     if (unit->traits.frozen) continue;
     graph_var(g, (Var){.name = name, .class = VAR_CARRY, .dtype = DT_F32, .shape = SHAPE(unit->local)});
+    graph_enter(g, unit->name, SCOPE_PLAIN);
     grad[u] = ir_load(g, name);
     int *sum = unit->traits.whole ? &whole : &squares;
     *sum = ir_add(g, *sum, sum_of_squares(g, grad[u]));
   }
+  g->scope = 0;
   Totals totals = sum_totals(g, table, o, squares, whole);
   int tokens = totals.tokens;
   int counted = ir_binary(g, OP_MAX, tokens, ir_const(g, DT_F32, 1));
@@ -205,10 +207,13 @@ Graph *graph_update(Arena *arena, const StateTable *table, const UpdateOptions *
   int updates = ir_load(g, "updates"), shard = ir_load(g, "shard"), one = ir_const(g, DT_F32, 1);
   AdamWShared shared = adamw_shared(g, &o->adam, ir_load(g, "lr"), updates, apply);
   int metrics[METRICS] = {ir_div(g, totals.loss_sum, counted), norm, tokens, ir_cast(g, DT_F32, apply), scale};
-  for (int u = 0; u < table->nunits; u++)
-    if (!table->units[u].traits.frozen)
-      update_unit(g, table, &table->units[u], &o->adam, shared, ir_mul(g, grad[u], factor), shard,
-                  brief ? scalar_of(g, ir_load(g, "dither_keys"), u) : -1);
+  for (int u = 0; u < table->nunits; u++) {
+    if (table->units[u].traits.frozen) continue;
+    graph_enter(g, table->units[u].name, SCOPE_PLAIN);
+    update_unit(g, table, &table->units[u], &o->adam, shared, ir_mul(g, grad[u], factor), shard,
+                brief ? scalar_of(g, ir_load(g, "dither_keys"), u) : -1);
+  }
+  g->scope = 0;
   ir_store(g, "updates", ir_select(g, apply, ir_add(g, updates, one), updates));
   if (table->scaled) update_scale(g, scale, finite, apply);
   store_metrics(g, metrics);

@@ -102,6 +102,19 @@ static const Forget forgets[] = {[RECOMPUTE_NONE] = FORGET_NOTHING,
                                  [RECOMPUTE_AUTO] = FORGET_NOTHING /* until fit.c has found how much */};
 static const DType types[] = {[PRECISION_FP32] = DT_F32, [PRECISION_BF16] = DT_BF16, [PRECISION_FP16] = DT_F16};
 
+static OffloadOptions offload_of(const Config *c) {
+  static const struct {
+    int asked, what;
+  } bits[] = {{OFFLOADED_MOMENTS, OFFLOAD_MOMENTS},
+              {OFFLOADED_MASTERS, OFFLOAD_MASTERS},
+              {OFFLOADED_GRADIENTS, OFFLOAD_GRADIENTS},
+              {OFFLOADED_INPUTS, OFFLOAD_INPUTS}};
+  OffloadOptions o = {.moments = HOME_HOST};
+  for (size_t i = 0; i < sizeof bits / sizeof *bits; i++)
+    if (c->memory.offload & bits[i].asked) o.what |= bits[i].what;
+  return o;
+}
+
 EngineOptions setup_options(const Config *c, const ModelConfig *model, int threads) {
   bool exchanges = c->device.kind == DEVICE_KIND_CUDA && c->gpu.reductions == GATHERS_COPY;
   return (EngineOptions){
@@ -117,6 +130,7 @@ EngineOptions setup_options(const Config *c, const ModelConfig *model, int threa
                   .compute = types[c->precision.compute],
                   .reduce = types[c->precision.reduce],
                   .whole = c->parallel.accumulate == ACCUMULATE_WHOLE,
+                  .offload = offload_of(c),
                   .units_alive = (int)c->parallel.units_alive,
                   .unfused = !c->cpu.fuse,
                   .matmul = matmul_rows[c->cpu.matmul],

@@ -328,9 +328,15 @@ static void make_embedding(Maker *m) {
   }
 }
 
+/* A collective; or off the device and back. */
 static void make_collective(Maker *m) {
   static const Op ops[] = {OP_ALL_GATHER, OP_REDUCE_SCATTER, OP_ALL_REDUCE, OP_ALL_TO_ALL};
-  int x = draw_node(m), flat = ir_reshape(m->g, x, SHAPE(shape_size(shape(m, x))));
+  int x = draw_node(m);
+  if (!draw(m, 4)) {
+    keep(m, ir_unary(m->g, OP_FETCH, ir_unary(m->g, OP_SEND, x)), bound(m, x));
+    return;
+  }
+  int flat = ir_reshape(m->g, x, SHAPE(shape_size(shape(m, x))));
   keep(m, graph_push(m->g, (Node){.op = ops[draw(m, 4)], .n = {0, 1}, .nin = 1, .in = &flat}), bound(m, x));
 }
 

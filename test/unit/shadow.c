@@ -127,19 +127,22 @@ static void run_wait(Shadow *s, const Step *step) {
   touch_arg(s, &step->out[0], arrive_byte);
 }
 
-static void (*const runs[])(Shadow *s, const Step *step) = {
-    [STEP_KERNEL] = run_kernel, [STEP_BIG] = run_big, [STEP_COLLECTIVE_START] = run_start, [STEP_COLLECTIVE_WAIT] = run_wait};
+static void (*const runs[])(Shadow *s, const Step *step) = {[STEP_KERNEL] = run_kernel,          [STEP_BIG] = run_big,
+                                                            [STEP_COLLECTIVE_START] = run_start, [STEP_COLLECTIVE_WAIT] = run_wait,
+                                                            [STEP_TRANSFER_START] = run_start,   [STEP_TRANSFER_WAIT] = run_wait};
 
 const char *shadow_run(const Program *p) {
   Shadow s = {.program = p, .arena = arena_open(), .step = -1};
   *wrong = 0;
-  int *transient = arena_array(s.arena, int, p->transient);
+  int *transient = arena_array(s.arena, int, p->transient), *host = arena_array(s.arena, int, p->host);
   s.tag = arena_array(s.arena, int *, p->nbuffers);
   for (int b = 0; b < p->nbuffers; b++) {
     const Buffer *buffer = &p->buffers[b];
-    if (buffer->class == BUFFER_TRANSIENT) {
-      s.tag[b] = transient + buffer->offset;
-      if (buffer->first >= 0 && (size_t)buffer->offset + buffer->nbytes > p->transient) complain(&s, "b%d is outside", b);
+    if (buffer->class == BUFFER_TRANSIENT || buffer->class == BUFFER_HOST) {
+      bool here = buffer->class == BUFFER_TRANSIENT;
+      s.tag[b] = (here ? transient : host) + buffer->offset;
+      if (buffer->first >= 0 && (size_t)buffer->offset + buffer->nbytes > (here ? p->transient : p->host))
+        complain(&s, "b%d is outside", b);
     } else {
       s.tag[b] = arena_ints(s.arena, (int)buffer->nbytes, b + 1); /* written before the program */
     }

@@ -333,6 +333,8 @@ TEST(combinations_that_cannot_be_meant_are_refused) {
       {shape, "parallel.strategy=shard_grad_op parallel.accumulate=whole", "whole gradients are shard_opt"},
       {shape, "parallel.strategy=full_shard parallel.shard_degree=2", "only hybrid_shard has groups"},
       {shape, "parallel.strategy=shard_opt parallel.hybrid_optimizer=shard", "only hybrid_shard has groups"},
+      {shape, "memory.offload=masters", "there are no masters to offload"},
+      {shape, "memory.offload=masters precision.compute=fp16", "only precision.compute: bf16 keeps masters"},
       {shape, "parallel.strategy=no_shard parallel.accumulate=shard", "no_shard accumulates whole gradients"},
       {shape, "eval.every=10", "no validation data"},
       {shape, "data.val=v data.val_fraction=0.1", "'data.val' says what to evaluate on"},

@@ -324,6 +324,8 @@ TEST(no_differentiable_op_lacks_a_case) {
       [OP_REDUCE_SCATTER] = true,
       [OP_ALL_TO_ALL] = true,
       [OP_ALL_REDUCE] = true,
+      [OP_FETCH] = true,
+      [OP_SEND] = true,
       [OP_STORE] = true,
   };
   for (int op = 0; op < OP_COUNT; op++)

@@ -320,6 +320,19 @@ static void attention_read(Graph *g) { ir_unary(g, OP_NEG, 8); }
 static void stored_twice(Graph *g) { ir_store(g, "out", 0), ir_store(g, "out", 0); }
 static void result_of_other(Graph *g) { g->nodes.at[ir_result(g, 8, 1)].in[0] = 3; }
 
+static void far_var(Graph *g, VarHome home) {
+  graph_var(g, (Var){.name = "far", .class = VAR_STATE, .dtype = DT_F32, .shape = SHAPE(2), .home = home});
+}
+static void read_far(Graph *g) { far_var(g, HOME_HOST), ir_unary(g, OP_NEG, ir_load(g, "far")); }
+static void read_sent(Graph *g) { ir_unary(g, OP_NEG, ir_unary(g, OP_SEND, 0)); }
+static void fetched_near(Graph *g) { ir_unary(g, OP_FETCH, 0); }
+static void store_far(Graph *g) {
+  far_var(g, HOME_FILE);
+  ir_store(g, "far", ir_unary(g, OP_FETCH, ir_load(g, "far")));
+}
+static void far_input(Graph *g) { g->vars.at[0].home = HOME_HOST; }
+static void no_home(Graph *g) { far_var(g, VAR_HOMES); }
+
 static const struct {
   void (*corrupt)(Graph *g);
   const char *why;
@@ -340,6 +353,12 @@ static const struct {
     {attention_read, "attention is read through its results"},
     {stored_twice, "'out' is stored twice"},
     {result_of_other, "load has no result 1"},
+    {read_far, "is not on the device: fetch it"},
+    {read_sent, "is not on the device: fetch it"},
+    {fetched_near, "node 0 is on the device"},
+    {store_far, "'far' is not on the device: send"},
+    {far_input, "cannot be kept off the device"},
+    {no_home, "cannot be kept off the device"},
 };
 
 TEST(checker_finds_each_kind_of_corruption) {

@@ -258,6 +258,11 @@ static void case_collective(Lab *lab, Op op) {
   output(lab, graph_push(lab->g, (Node){.op = op, .n = {2, 1}, .nin = 1, .in = &x}));
 }
 
+static void case_transfer(Lab *lab, Op op) {
+  (void)op;
+  output(lab, ir_unary(lab->g, OP_FETCH, ir_unary(lab->g, OP_SEND, operand(lab, DT_F32, draw_shape(lab, 3)))));
+}
+
 static Case *const cases[OP_COUNT] = {
     [OP_CONST] = case_const,
     [OP_TABLE] = case_table,
@@ -313,6 +318,8 @@ static Case *const cases[OP_COUNT] = {
     [OP_REDUCE_SCATTER] = case_collective,
     [OP_ALL_TO_ALL] = case_collective,
     [OP_ALL_REDUCE] = case_collective,
+    [OP_FETCH] = case_transfer,
+    [OP_SEND] = case_transfer,
     [OP_STORE] = case_load,
 };
 

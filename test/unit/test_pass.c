@@ -39,6 +39,18 @@ static const ParamTraits *traits_of(Arena *arena, const Graph *g, const char *op
   return traits;
 }
 
+static OffloadOptions offload_options(const char *options) {
+  static const struct {
+    const char *name;
+    int what;
+  } bits[] = {
+      {" moments", OFFLOAD_MOMENTS}, {" masters", OFFLOAD_MASTERS}, {" gradients", OFFLOAD_GRADIENTS}, {" inputs", OFFLOAD_INPUTS}};
+  OffloadOptions o = {.moments = strstr(options, " files") ? HOME_FILE : HOME_HOST};
+  for (size_t i = 0; i < sizeof bits / sizeof *bits; i++)
+    if (strstr(options, bits[i].name)) o.what |= bits[i].what;
+  return o;
+}
+
 static const Graph *run_pass(Arena *arena, const Graph *g, const char *options) {
   if (!strncmp(options, "recompute", 9)) {
     int level = strstr(options, "cheap") ? FORGET_CHEAP : number_after(options, "level=", FORGET_BLOCKS);
@@ -49,6 +61,11 @@ static const Graph *run_pass(Arena *arena, const Graph *g, const char *options) 
   if (!strncmp(options, "precision", 9)) {
     DType compute = strstr(options, "f16") ? strstr(options, "bf16") ? DT_BF16 : DT_F16 : DT_F32;
     return pass_precision(g, arena, &(PrecisionOptions){compute, strstr(options, " emulated") ? DT_F32 : compute});
+  }
+  if (!strncmp(options, "prefetch", 8)) return pass_prefetch(g, arena);
+  if (!strncmp(options, "offload", 7)) {
+    OffloadOptions o = offload_options(options);
+    return pass_offload(g, arena, state_table(arena, g, &(StateOptions){.shards = 1, .replicas = 1}), &o);
   }
   CHECK(!strncmp(options, "shard", 5));
   StateTable *table = state_table(arena, g,
@@ -131,6 +148,7 @@ TEST(precision_does_as_written) { expect_file("precision"); }
 TEST(shard_does_as_written) { expect_file("shard"); }
 TEST(accumulate_does_as_written) { expect_file("accumulate"); }
 TEST(schedule_does_as_written) { expect_file("schedule"); }
+TEST(offload_does_as_written) { expect_file("offload"); }
 
 /* --- on random graphs ----------------------------------------------------------------------------------------------------- */
 
@@ -140,7 +158,9 @@ static const char *const passes[] = {"recompute",
                                      "recompute level=2 spared=1",
                                      "precision",
                                      "schedule units_alive=1",
-                                     "schedule units_alive=3"};
+                                     "schedule units_alive=3",
+                                     "offload inputs",
+                                     "prefetch"};
 
 /* The largest difference between what two graphs with the same Vars leave in them, relative to their sizes. */
 static double difference(Arena *arena, const Graph *a, const Graph *b, uint64_t seed) {

@@ -1,0 +1,181 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* What lies off the device trains as what lies on it, bit for bit, whatever is offloaded and however; and takes none of its memory.
+ */
+#include <ftw.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "src/base/rng.h"
+#include "src/train/engine.h"
+#include "test/check.h"
+
+enum { STEPS = 2, SEQUENCES = 2, POSITIONS = 12, TOKENS = SEQUENCES * POSITIONS, PASSES_MOST = 4, VOCAB = 61 };
+
+static char cache[64];
+BEFORE_ALL {
+  const char *folder = getenv("TMPDIR");
+  snprintf(cache, sizeof cache, "%.40s/offload.XXXXXX", folder ? folder : "/tmp");
+  CHECK(mkdtemp(cache));
+}
+
+static int remove_one(const char *path, const struct stat *st, int type, struct FTW *at) {
+  (void)st, (void)type, (void)at;
+  return remove(path);
+}
+AFTER_ALL { nftw(cache, remove_one, 8, FTW_DEPTH | FTW_PHYS); }
+
+typedef struct Trained {
+  StepResult step[STEPS];
+  JobMemory memory;
+  uint64_t states, grads; /* hashes of all bits */
+} Trained;
+
+static EngineOptions options(int passes) {
+  EngineOptions o = {.sequences = SEQUENCES, .positions = POSITIONS, .passes = passes, .clip = 0.5, .train = true};
+  CHECK(model_preset("llama-5m", &o.model));
+  o.nominal_tokens = (double)(passes * TOKENS);
+  o.adam = (AdamW){0.9, 0.95, 1e-8, 0.1};
+  o.choices = (Choices){.units_alive = 2, .matmul = "auto", .threads = 2, .offload = {.moments = HOME_HOST}};
+  o.model.layers = 2;
+  o.model.vocab = VOCAB;
+  o.model.hidden = 24;
+  o.model.intermediate = 40;
+  o.model.heads = 4;
+  o.model.kv_heads = 2;
+  o.model.head_dim = 6;
+  o.model.init_std = 0.1;
+  return o;
+}
+
+static void batch(Engine *engine, int step, int pass) {
+  int32_t ids[TOKENS], labels[TOKENS];
+  Rng rng = rng_make((uint64_t)step, RNG_TEST, "tokens", (uint64_t)pass);
+  for (int i = 0; i < TOKENS; i++) {
+    ids[i] = (int32_t)(rng_uniform(&rng, (uint64_t)i) * VOCAB);
+    labels[i] = i % 7 == step ? -100 : (ids[i] * 5 + 3) % VOCAB;
+  }
+  engine_batch(engine, ids, labels);
+}
+
+/* FNV-1a over the parts of a vector. */
+static void hash_some(void *self, int64_t first, int64_t n, const void *from) {
+  uint64_t *h = self;
+  const unsigned char *at = from;
+  (void)first;
+  for (size_t i = 0; i < sizeof(float) * (size_t)n; i++) *h = (*h ^ at[i]) * 1099511628211u;
+}
+
+static Trained train(const EngineOptions *o, const char *kind) {
+  Trained t = {.states = 14695981039346656037u, .grads = 14695981039346656037u};
+  Arena *arena = arena_open();
+  Dev *dev = dev_open(&(DevOptions){.kind = kind, .compiler = o->interpreted ? "none" : "cc", .cache = cache, .threads = 2});
+  Comm *comm = comm_self();
+  Mesh *mesh = mesh_open(comm, (int[MESH_AXES]){1, 1, 1, 1, 1});
+  Engine *engine = engine_open(arena, dev, comm, mesh, o);
+  t.memory = job_memory(engine_job(engine));
+  engine_start(engine);
+  engine_init(engine, 3);
+  for (int s = 0; s < STEPS; s++) {
+    for (int p = 0; p < o->passes; p++) {
+      batch(engine, s, p);
+      engine_micro(engine, p);
+    }
+    t.step[s] = engine_update(engine, s + 1, 1e-2);
+    t.step[s].seconds = 0; /* never the same */
+  }
+  const StateTable *states = engine_states(engine);
+  for (int u = 0; u < states->nunits; u++) {
+    for (StateSlot slot = SLOT_PARAM; slot <= SLOT_V; slot++)
+      engine_get(engine, slot, u, 0, states->units[u].local, hash_some, &t.states);
+    engine_get_grad(engine, u, 0, states->units[u].local, hash_some, &t.grads);
+  }
+  engine_close(engine);
+  mesh_close(mesh);
+  comm_close(comm);
+  dev_close(dev);
+  arena_close(arena);
+  return t;
+}
+
+static void expect_same(const Trained *a, const Trained *b) {
+  for (int s = 0; s < STEPS; s++) EXPECT(a->step[s].applied && a->step[s].loss > 0);
+  EXPECT(!memcmp(a->step, b->step, sizeof a->step));
+  EXPECT(a->states == b->states && a->grads == b->grads);
+}
+
+enum { MOMENTS = OFFLOAD_MOMENTS, MASTERS = OFFLOAD_MASTERS, GRADIENTS = OFFLOAD_GRADIENTS, INPUTS = OFFLOAD_INPUTS };
+
+/* Each kind with others, on a CPU and where memory is apart, added up over passes and not. */
+TEST(offloading_changes_no_bit) {
+  static const struct {
+    DType compute;
+    Forget forget;
+    int passes, what;
+    bool tied;
+    const char *kind;
+  } ways[] = {{DT_BF16, FORGET_BLOCKS, 4, MOMENTS | MASTERS | GRADIENTS | INPUTS, false, "apart"},
+              {DT_F32, FORGET_NOTHING, 1, MOMENTS | GRADIENTS | INPUTS, true, "cpu"}};
+  for (size_t i = 0; i < sizeof ways / sizeof *ways; i++) {
+    EngineOptions o = options(ways[i].passes);
+    o.choices.compute = ways[i].compute;
+    o.choices.forget = ways[i].forget;
+    o.model.tied = ways[i].tied;
+    EngineOptions other = o;
+    other.choices.offload.what = ways[i].what;
+    Trained a = train(&o, "cpu"), b = train(&other, ways[i].kind);
+    expect_same(&a, &b);
+  }
+}
+
+TEST(offloading_changes_no_bit_of_the_interpreter) {
+  EngineOptions o = options(2);
+  o.interpreted = true;
+  EngineOptions other = o;
+  other.choices.offload.what = MOMENTS | GRADIENTS | INPUTS;
+  Trained a = train(&o, "cpu"), b = train(&other, "cpu");
+  expect_same(&a, &b);
+}
+
+/* --- memory --------------------------------------------------------------------------------------------------------------- */
+
+static JobMemory plan(const EngineOptions *o, size_t *micro, size_t *update) {
+  Arena *arena = arena_open();
+  Comm *comm = comm_plan(1);
+  Mesh *mesh = mesh_open(comm, (int[MESH_AXES]){1, 1, 1, 1, 1});
+  Engine *engine = engine_open(arena, NULL, comm, mesh, o);
+  JobMemory m = job_memory(engine_job(engine));
+  const Job *job = engine_job(engine);
+  *micro = job_program(job, 1)->transient; /* of first, middle, last, update */
+  *update = job_program(job, 3)->transient;
+  mesh_close(mesh);
+  comm_close(comm);
+  arena_close(arena);
+  return m;
+}
+
+/* What is elsewhere is not on the device; what is on its way there and back takes no more than three units of it. */
+TEST(what_is_offloaded_takes_no_more_than_three_units_of_the_device) {
+  EngineOptions o = options(4);
+  CHECK(model_preset("llama2-7b", &o.model));
+  o.positions = 4096;
+  o.choices.compute = DT_BF16;
+  o.choices.cuda = true;
+  o.choices.forget = FORGET_BLOCKS;
+  const size_t unit = 202383360, all = 6738415616; /* parameters of a block, and of the model */
+  size_t micro, less, update;
+  JobMemory without = plan(&o, &micro, &update);
+  o.choices.offload.what = MOMENTS;
+  JobMemory moments = plan(&o, &less, &update);
+  EXPECT(without.vars - moments.vars == moments.host && moments.host >= 8 * all && moments.host < 8 * all + (1 << 20));
+  EXPECT(less == micro && update < 3 * 8 * unit + (64 << 20));
+  o.choices.offload.what = MOMENTS | MASTERS | GRADIENTS;
+  JobMemory most = plan(&o, &less, &update);
+  EXPECT(without.vars - most.vars == most.host && most.host >= 14 * all && most.host < 14 * all + (1 << 20));
+  EXPECT(less < micro + 3 * 4 * unit && update < (3 * 10 + 2 * 4) * unit + (64 << 20));
+  o.choices.offload.what = INPUTS;
+  JobMemory inputs = plan(&o, &less, &update);
+  size_t input = 2 * (size_t)(o.sequences * o.positions * o.model.hidden);
+  EXPECT(inputs.vars == without.vars && inputs.host >= (size_t)(o.model.layers - 1) * input);
+  EXPECT(less + (size_t)(o.model.layers - 6) * input < micro);
+}
