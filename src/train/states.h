@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* What a checkpoint holds of a run, and the way between it and an engine's vectors, on any number of ranks:
  *
- *   /model/NAME, /optim/m/NAME, /optim/v/NAME   f32, whole tensors under their Hugging Face names
+ *   /model/NAME, /optim/m/NAME, /optim/v/NAME   f32, whole tensors under their Hugging Face names; so
+ *                                               too of an engine with moments in bf16, which loads them rounded to nearest
  *   /state/updates                              f32: applied updates
  *   /state/step                                 i64: steps done, skipped ones included
  *   /run/config                                 the resolved run file; config_parse reads it

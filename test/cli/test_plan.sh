@@ -50,6 +50,8 @@ END
   expect_run 0 "$hpctrain" plan 7b.yaml parallel.strategy=full_shard --ranks 64
   expect_out '^       activations .*, parameters 0.4, moments 0.8, other 0.0$'
   expect_out '^moves  gathers 5[0-9.]* GB, reductions 26[0-9.]* GB a step and rank$'
+  expect_run 0 "$hpctrain" plan 7b.yaml parallel.strategy=full_shard precision.moments=bf16 --ranks 64
+  expect_out '^       activations .*, parameters 0.4, moments 0.4, other 0.0$'
 }
 
 # The run file of jobs/, on the node that a user may have and on few and many.

@@ -50,6 +50,7 @@ static const struct Case {
     {"loss", graph_loss, DT_BF16, 2048, 128256},
     {"adamw", graph_adamw, DT_F32, 1 << 27, 1},
     {"adamw", graph_adamw, DT_BF16, 1 << 27, 1},
+    {"adamw_brief", graph_adamw_brief, DT_BF16, 1 << 27, 1},
     {"squares", graph_squares, DT_F32, 202383360, 1024},
     {"squares", graph_squares, DT_F32, 202383360, 64},
     {"transpose", graph_transpose, DT_F32, 16384, 8192},

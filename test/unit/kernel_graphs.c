@@ -108,6 +108,23 @@ void graph_adamw(Graph *g, int64_t N, int64_t unused, DType type) {
   if (type != DT_F32) out(g, "operand", type, p1);
 }
 
+/* As in bf16 runs with moments in bf16: parameters in two halves, moments rounded by chance. */
+void graph_adamw_brief(Graph *g, int64_t N, int64_t unused, DType type) {
+  (void)unused, (void)type;
+  int p = ir_binary(g, OP_JOIN, var(g, "upper", DT_BF16, SHAPE(N)), var(g, "lower", DT_I16, SHAPE(N)));
+  int m = in(g, "m", DT_BF16, SHAPE(N)), v = in(g, "v", DT_BF16, SHAPE(N)), grad = var(g, "g", DT_F32, SHAPE(N));
+  int lr = var(g, "lr", DT_F32, shape_scalar()), key = var(g, "key", DT_I64, shape_scalar());
+  int m1 = ir_add(g, ir_scale(g, m, 0.9), ir_scale(g, grad, 0.1));
+  int v1 = ir_add(g, ir_scale(g, v, 0.95), ir_scale(g, ir_mul(g, grad, grad), 0.05));
+  int step = ir_div(g, m1, ir_add(g, ir_unary(g, OP_SQRT, v1), ir_const(g, DT_F32, 1e-8)));
+  int p1 = ir_sub(g, p, ir_mul(g, lr, ir_add(g, step, ir_scale(g, p, 0.1))));
+  int draw = ir_binary(g, OP_RANDOM, key, ir_iota(g, DT_I64, SHAPE(N), 0));
+  ir_store(g, "upper", ir_unary(g, OP_UPPER, p1));
+  ir_store(g, "lower", ir_unary(g, OP_LOWER, p1));
+  ir_store(g, "m", ir_binary(g, OP_DITHER, m1, draw));
+  ir_store(g, "v", ir_binary(g, OP_DITHER, v1, ir_binary(g, OP_SHIFT, draw, ir_const(g, DT_I32, 16))));
+}
+
 void graph_copy_of(Graph *g, int64_t N, int64_t unused, DType type) {
   (void)unused;
   out(g, "y", type, ir_unary(g, OP_COPY, var(g, "x", type, SHAPE(N))));

@@ -305,6 +305,60 @@ TEST(padding_stays_zero) {
   arena_close(t.arena);
 }
 
+TEST(moments_in_16_bits_take_half_as_much_and_keep_padding_zero) {
+  enum { ALIGN = 256 }; /* of a Var */
+  EngineOptions o = options(), brief;
+  o.interpreted = true;
+  brief = o;
+  brief.moments = DT_BF16;
+  Trained a = train(&o), b = train(&brief);
+  expect_trained(&b);
+  EXPECT(b.stray == 0);
+  int64_t n = 0;
+  for (int p = 0; p < a.nparams; p++) n += a.n[p];
+  EXPECT_NEAR((double)(a.memory.states - b.memory.states), 4.0 * (double)n, 4.0 * ALIGN * a.nparams);
+  for (int s = 0; s < STEPS; s++) EXPECT_NEAR(a.step[s].loss, b.step[s].loss, 2e-3);
+  EXPECT(a.step[STEPS - 1].loss != b.step[STEPS - 1].loss);
+  arena_close(a.arena);
+  arena_close(b.arena);
+}
+
+static void make_thirds(void *self, int64_t first, int64_t n, void *to) {
+  (void)self;
+  for (int64_t i = 0; i < n; i++) ((float *)to)[i] = (float)(first + i) / 3;
+}
+
+/* More of them than go by in one part. */
+TEST(moments_in_16_bits_take_float32_to_nearest_and_give_it_back) {
+  enum { N = 3 << 20, FIRST = 5 };
+  EngineOptions o = options();
+  o.moments = DT_BF16;
+  o.model.vocab = N / 24 + 1;
+  o.passes = 1;
+  o.choices.compute = DT_BF16;
+  for (int apart = 0; apart < 2; apart++) {
+    Arena *arena = arena_open();
+    Dev *dev = dev_open(&(DevOptions){.kind = apart ? "apart" : "cpu", .compiler = "cc", .cache = cache, .threads = 2});
+    Comm *comm = comm_self();
+    Mesh *mesh = mesh_open(comm, (int[MESH_AXES]){1, 1, 1, 1, 1});
+    Engine *engine = engine_open(arena, dev, comm, mesh, &o);
+    engine_start(engine);
+    int unit = 0;
+    while (engine_states(engine)->units[unit].n < N) unit++;
+    float *back = arena_array(arena, float, N);
+    engine_put(engine, SLOT_V, unit, FIRST, N - FIRST, make_thirds, NULL);
+    engine_read(engine, SLOT_V, unit, 0, N, back);
+    int64_t wrong = 0;
+    for (int64_t i = 0; i < N; i++) wrong += back[i] != (i < FIRST ? 0 : dtype_round(DT_BF16, (float)(i - FIRST) / 3));
+    EXPECT(wrong == 0);
+    engine_close(engine);
+    mesh_close(mesh);
+    comm_close(comm);
+    dev_close(dev);
+    arena_close(arena);
+  }
+}
+
 /* --- initial weights -------------------------------------------------------------------------------------------------------- */
 
 /* Mean and variance of matrices are those that the model asks for, to four standard errors; norms begin as one. */
