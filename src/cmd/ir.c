@@ -5,6 +5,7 @@
 
 #include "src/cmd/cmd.h"
 #include "src/train/fit.h"
+#include "src/train/groups.h"
 #include "src/train/setup.h"
 
 typedef struct Print {
@@ -76,6 +77,7 @@ int cmd_ir(int argc, char **argv) {
   o.nominal_tokens = (double)batch.tokens;
   o.train = o.eval = true;
   o.watch = &watch;
+  o.traits = members_of_model(arena, c, &model)->traits;
   fit_settle(arena, c, comm, mesh, &o, &(FitPlace){0});
   engine_open(arena, NULL, comm, mesh, &o);
   if (!print.found) fail(FAIL_INPUT, "this run has no program '%s'\nhelp: without --program all are printed", print.program);

@@ -14,7 +14,9 @@
 #include "src/report/human.h"
 #include "src/train/data.h"
 #include "src/train/fit.h"
+#include "src/train/groups.h"
 #include "src/train/setup.h"
+#include "src/train/weights.h"
 
 enum { PROGRAMS_MOST = 8 };
 
@@ -49,6 +51,14 @@ static void print_model(const Plan *p) {
   int digits = (int)strcspn(human_rate(each.causal, flops), "kMGTPE");
   printf("model  %s %s parameters, %.*s %sFLOP/token\n", name, human_count((double)parameters, count), digits, flops,
          flops + digits);
+}
+
+static void print_members(const Plan *p, const Members *members) {
+  Text lines = {0};
+  members_print(members, p->config, &lines);
+  printf("%s", lines.at);
+  text_close(&lines);
+  for (int i = 0; i < members->warnings.n; i++) fprintf(stderr, "warn   %s\n", members->warnings.at[i]);
 }
 
 static void print_device(const Plan *p) {
@@ -236,18 +246,25 @@ static void print_plan(Plan *p, Comm *comm, Mesh *mesh) {
   o.train = true;
   o.eval = c->data.val.n > 0 || c->data.val_fraction > 0;
   o.watch = &watch;
+  const Members *members = members_of_model(p->arena, c, &p->model);
+  o.traits = members->traits;
   p->fit = fit_settle(p->arena, c, comm, mesh, &o, &(FitPlace){0});
   Engine *engine = engine_open(p->arena, NULL, comm, mesh, &o);
   for (int i = 0; i < p->nprograms; i++) p->programs[i].program = job_program(engine_job(engine), i);
   print_device(p);
   print_model(p);
+  print_members(p, members);
   print_batch(p);
   print_memory(p, engine);
   if (p->fit) printf("       memory.recompute: auto is %s\n", p->fit);
   if (p->ranks > 1) print_moves(p);
   print_disk(p, engine_states(engine));
   fflush(stdout);
-  if (c->model.from) setup_check_weights(engine_states(engine), c->model.from);
+  if (c->model.from) {
+    Weights *weights = weights_open(p->arena, c, members);
+    printf("loads  %s\n", weights_told(weights));
+    weights_close(weights);
+  }
   print_data(p);
 }
 

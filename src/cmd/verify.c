@@ -13,7 +13,9 @@
 #include "io/reference.h"
 #include "src/cmd/cmd.h"
 #include "src/train/fit.h"
+#include "src/train/groups.h"
 #include "src/train/setup.h"
+#include "src/train/weights.h"
 
 enum { IGNORED = -100 };
 
@@ -103,10 +105,14 @@ static Engine *open_engine(Verify *v, Arena *arena, const Rows *rows, int64_t po
   o.logits = logits;
   if (adam) o.adam = *adam;
   o.clip = clip;
+  const Members *members = members_of_model(arena, v->config, &v->model);
+  o.traits = members->traits;
   fit_settle(arena, v->config, v->comm, v->mesh, &o, &(FitPlace){.dev = v->dev});
   Engine *engine = engine_open(arena, v->dev, v->comm, v->mesh, &o);
   engine_start(engine);
-  setup_weights(engine, v->dev, v->comm, v->folder);
+  Weights *weights = weights_open(arena, v->config, members);
+  weights_load(weights, engine, v->dev, v->comm);
+  weights_close(weights);
   return engine;
 }
 

@@ -186,6 +186,30 @@ static void check_schedule(Config *c, Problems *p) {
   }
 }
 
+static int stars(const char *text) {
+  int n = 0;
+  for (; *text; text++) n += *text == '*';
+  return n;
+}
+
+/* What one item of a list contradicts itself in. */
+static void check_items(Config *c, Problems *p) {
+  const char *labels[] = {[GROUP_LR_FACTOR] = "lr_factor", [GROUP_WEIGHT_DECAY] = "weight_decay"};
+  for (int g = 0; g < c->train.groups.n; g++) {
+    const Group *group = &c->train.groups.at[g];
+    for (int i = GROUP_LR_FACTOR; i <= GROUP_WEIGHT_DECAY && !group->trainable; i++)
+      if (group->given & 1u << i)
+        problem_add(p, *group->match.at[0].place, NULL, "'%s' has no use where 'trainable' is false", labels[i]);
+  }
+  for (int r = 0; r < c->model.rename.n; r++) {
+    const Rename *rename = &c->model.rename.at[r];
+    int from = stars(rename->from.text), to = stars(rename->to.text);
+    if (from != to)
+      problem_add(p, *rename->to.place, arena_printf(p->arena, "'%s' has %d, this %d", rename->from.text, from, to),
+                  "'from' and 'to' of a renaming need as many *");
+  }
+}
+
 static void check_batch_tokens(Config *c, Problems *p) {
   if (!known(c, "train.global_batch_size") || !known(c, "train.seq_len")) return;
   Amount batch = c->train.global_batch_size;
@@ -208,6 +232,7 @@ static void check_parallel(Config *c, Problems *p) {
   if (strategy == STRATEGY_SHARD_GRAD_OP)
     check_unused(c, p, "parallel.accumulate", !whole, "shard_grad_op accumulates shares; whole gradients are shard_opt");
   check_unused(c, p, "parallel.units_alive", strategy >= STRATEGY_FULL_SHARD, "this strategy gathers nothing block by block");
+  check_unused(c, p, "parallel.ignore", strategy != STRATEGY_NO_SHARD, "with no_shard every rank holds all parameters whole");
   check_unused(c, p, "parallel.shard_degree", hybrid, "only hybrid_shard has groups");
   check_unused(c, p, "parallel.hybrid_optimizer", hybrid, "only hybrid_shard has groups");
 }
@@ -225,6 +250,9 @@ void check_combinations(Config *c, Problems *p) {
   check_schedule(c, p);
   check_batch_tokens(c, p);
   check_offload(c, p);
+  check_items(c, p);
+  static const char *const of_files[] = {"model.rename", "model.fresh", "model.skip"};
+  for (int i = 0; i < 3; i++) check_unused(c, p, of_files[i], !unset(c, "model.from"), "it is about the files of model.from");
   bool validates = !unset(c, "data.val") || !known(c, "data.val_fraction") || c->data.val_fraction > 0;
   check_parallel(c, p);
   check_unused(c, p, "data.val_fraction", unset(c, "data.val"), "'data.val' says what to evaluate on");
@@ -234,15 +262,30 @@ void check_combinations(Config *c, Problems *p) {
 
 /* ---- later failures, by key ---- */
 
-_Noreturn void config_fail(const Config *c, const char *path, const char *help, const char *what, ...) {
+static _Noreturn void fail_at(const Config *c, Place place, const char *help, const char *what, va_list args) {
   char text[1024];
-  va_list args;
-  va_start(args, what);
   vsnprintf(text, sizeof text, what, args);
-  va_end(args);
   const ConfigOrigin *o = c->origin;
   Problems p = {.arena = o->arena, .name = o->name, .text = o->text, .argv = o->argv};
-  problem_add_full(&p, (Problem){.place = place(c, path), .what = text, .help = help});
+  problem_add_full(&p, (Problem){.place = place, .what = text, .help = help});
   problems_end(&p);
   fail(FAIL_BUG, "config_fail came back");
+}
+
+_Noreturn void config_fail(const Config *c, const char *path, const char *help, const char *what, ...) {
+  va_list args;
+  va_start(args, what);
+  fail_at(c, place(c, path), help, what, args);
+}
+
+_Noreturn void config_fail_at(const Config *c, const Place *place, const char *help, const char *what, ...) {
+  va_list args;
+  va_start(args, what);
+  fail_at(c, *place, help, what, args);
+}
+
+const char *config_place(const Config *c, const Place *place) {
+  Arena *arena = c->origin->arena;
+  if (place->argument) return arena_printf(arena, "argument %d", place->argument);
+  return arena_printf(arena, "%s:%d:%d", c->origin->name ? c->origin->name : "built-in demo", place->line, place->column);
 }

@@ -32,6 +32,42 @@ typedef struct Fit {
   int64_t nbytes;
 } Fit;
 
+/* A shell pattern (* ? [...]) of parameter names, or another text, and where it stands for config_fail_at. */
+typedef struct Pattern {
+  const char *text;
+  const struct Place *place;
+} Pattern;
+
+typedef struct Patterns {
+  const Pattern *at;
+  int n;
+} Patterns;
+
+/* Of the parameters that any of match names. */
+typedef struct Group {
+  unsigned given; /* bits of what the run file says: 1 << GROUP_… */
+  Patterns match;
+  bool trainable;
+  double lr_factor, weight_decay; /* weight_decay: of all their elements, if it is given */
+} Group;
+enum { GROUP_MATCH, GROUP_TRAINABLE, GROUP_LR_FACTOR, GROUP_WEIGHT_DECAY };
+
+typedef struct Groups {
+  const Group *at;
+  int n;
+} Groups;
+
+/* A tensor of a file whose name fits `from`; what each * stands for takes the place of the same * in `to`. */
+typedef struct Rename {
+  unsigned given;
+  Pattern from, to;
+} Rename;
+
+typedef struct Renames {
+  const Rename *at;
+  int n;
+} Renames;
+
 /* Values of the keys that are one word of a list, in the order of the lists in keys.c. */
 typedef enum DataType { DATA_AUTO, DATA_UINT16, DATA_UINT32 } DataType;
 typedef enum Tokenizer { TOKENIZER_NONE, TOKENIZER_BYTES } Tokenizer;
@@ -81,6 +117,8 @@ typedef struct Config {
     int64_t head_dim, intermediate_size, max_position_embeddings;                                 /* resolved */
     double rms_norm_eps, rope_theta, initializer_range;
     bool tie_word_embeddings;
+    Renames rename; /* these three: of the files of `from` */
+    Patterns fresh, skip;
   } model;
   struct {
     DataSets train, val; /* val.n is 0 when there is none */
@@ -98,11 +136,13 @@ typedef struct Config {
     double weight_decay, beta1, beta2, eps;
     double grad_clip;  /* 0: none */
     Amount stop_after; /* steps or tokens; UNIT_NONE: not asked for */
+    Groups groups;     /* the first that names a parameter is its group */
   } train;
   struct {
     int strategy, accumulate, hybrid_optimizer;
     int64_t shard_degree; /* 0: a node's ranks */
     int64_t units_alive;
+    Patterns ignore; /* parameters that every rank holds whole */
   } parallel;
   struct {
     int compute, master, moments, reduce;
@@ -167,6 +207,12 @@ _Noreturn void config_fail(const Config *c, const char *key, const char *help, c
 
 /* The word that a key of words has come to: "full_shard". */
 const char *config_word(const Config *c, const char *key);
+
+/* The same because of one item of a list, at its own place. */
+_Noreturn void config_fail_at(const Config *c, const struct Place *place, const char *help, const char *what, ...)
+    __attribute__((format(printf, 4, 5)));
+/* "run.yaml:14:3" or "argument 2", for warnings; out's memory is the config's. */
+const char *config_place(const Config *c, const struct Place *place);
 
 /* The value of "section.key" is not what was asked for but what that came to be here: the resolved print says so. */
 void config_mark_auto(Config *c, const char *key);

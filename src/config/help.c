@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* The table of keys for people: help by section and key, a starter file, a page of documentation. */
+#include <stdio.h>
 #include <string.h>
 
 #include "src/base/fail.h"
@@ -62,6 +63,15 @@ static void print_section(const Section *section, Text *out) {
     if (!strcmp(keys[i].section, section->name)) print_row(&keys[i], out);
 }
 
+/* The fields of a list of maps, a line each. */
+static void print_fields(const Key *key, Text *out) {
+  for (const Key *f = key->fields; f && f->name; f++) {
+    const char *otherwise = f->fallback ? f->fallback : f->derived;
+    text_printf(out, "  %-14s %s%s%s%s\n", f->name, f->help, f->required ? " (required)" : "", otherwise ? "; default " : "",
+                otherwise ? otherwise : "");
+  }
+}
+
 static void print_key(const Key *key, Text *out) {
   char path[80];
   Text values = {0};
@@ -74,6 +84,7 @@ static void print_key(const Key *key, Text *out) {
   if (key->derived) text_printf(out, "  default    %s\n", key->derived);
   if (key->example && values.at && !strstr(values.at, key->example)) text_printf(out, "  example    %s\n", key->example);
   if (key->elsewhere) text_printf(out, "  elsewhere  %s\n", key->elsewhere);
+  print_fields(key, out);
   text_close(&values);
 }
 
@@ -117,14 +128,21 @@ void config_print_new(Text *out) {
 
 /* ---- doc/keys.md ---- */
 
-static void print_doc_key(const Key *key, Text *out) {
-  text_printf(out, "| `%s` | %s | ", key->name, key->help);
+static void print_doc_row(const char *of, const Key *key, Text *out) {
+  text_printf(out, "| `%s%s` | %s | ", of, key->name, key->help);
   print_values(key, out);
   text_printf(out, " | ");
   if (key->required) text_printf(out, "**required**");
   if (key->fallback) text_printf(out, "`%s`", key->fallback);
   if (key->derived) text_printf(out, "%s", key->derived);
   text_printf(out, " | %s |\n", key->elsewhere ? key->elsewhere : "");
+}
+
+static void print_doc_key(const Key *key, Text *out) {
+  char of[80];
+  snprintf(of, sizeof of, "%s[].", key->name);
+  print_doc_row("", key, out);
+  for (const Key *f = key->fields; f && f->name; f++) print_doc_row(of, f, out);
 }
 
 void config_print_doc(Text *out) {

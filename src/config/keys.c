@@ -41,6 +41,27 @@ const Section sections[] = {
 };
 const int nsections = sizeof sections / sizeof *sections;
 
+#define FIELD(S, n, t) .section = "", .name = #n, .offset = offsetof(S, n), .type = t
+
+/* In the order of GROUP_… in config.h. */
+static const Key group_fields[] = {
+    {FIELD(Group, match, KEY_PATTERNS), .required = true, .help = "a pattern of parameter names (* ? [...]), or a list of them",
+     .elsewhere = "params, pattern, patterns, name, names, regex"},
+    {FIELD(Group, trainable, KEY_BOOL), .fallback = "true", .help = "false: they keep their values, without gradient and moments",
+     .elsewhere = "requires_grad, freeze, frozen, train"},
+    {FIELD(Group, lr_factor, KEY_NUMBER), .fallback = "1", .min = 0, .max = 1000, .open = OPEN_MIN, .help = "times train.lr",
+     .elsewhere = "lr, lr_scale, lr_mult, learning_rate"},
+    {FIELD(Group, weight_decay, KEY_NUMBER), .derived = "train.weight_decay, on matrices only", .min = 0, .max = 10,
+     .help = "AdamW's, on all their elements", .elsewhere = "wd, decay"},
+    {.name = NULL},
+};
+
+static const Key rename_fields[] = {
+    {FIELD(Rename, from, KEY_PATTERN), .required = true, .help = "a pattern of names in the files"},
+    {FIELD(Rename, to, KEY_PATTERN), .required = true, .help = "the model's name; each * is what the same * of from stands for"},
+    {.name = NULL},
+};
+
 const Key keys[] = {
     {.section = "",
      .name = "hpctrain",
@@ -92,6 +113,15 @@ const Key keys[] = {
      .example = "4096", .help = "longest sequence the model is meant for", .elsewhere = "max_seq_len, n_positions, block_size"},
     {KEY(model, initializer_range, KEY_NUMBER), .shape = true, .fallback = "0.02", .min = 0, .max = 10, .open = OPEN_MIN,
      .help = "standard deviation of fresh weights", .elsewhere = "init_method_std, init_std"},
+    {KEY(model, rename, KEY_ITEMS), .fields = rename_fields, .size = sizeof(Rename), .derived = "files have the model's names",
+     .example = "[{from: \"transformer.*\", to: \"model.*\"}]",
+     .help = "tensors of the files of model.from, by pattern; the first that fits counts", .elsewhere = "key_mapping, weight_map"},
+    {KEY(model, fresh, KEY_PATTERNS), .derived = "none: all parameters are in the files", .example = "[lm_head.weight]",
+     .help = "parameters that start anew where the files of model.from lack them or have another shape",
+     .elsewhere = "ignore_mismatched_sizes, strict"},
+    {KEY(model, skip, KEY_PATTERNS), .derived = "none: all tensors are the model's", .example = "[\"vision_model.*\"]",
+     .help = "tensors of the files of model.from that are not wanted",
+     .elsewhere = "exclude_keys, _keys_to_ignore_on_load_unexpected"},
 
     {KEY(data, train, KEY_DATA), .required = true, .example = "data/train.bin", .help = "token file to train on",
      .elsewhere = "data_path, dataset_path, train_data, train_file, datasets"},
@@ -141,6 +171,10 @@ const Key keys[] = {
     {KEY(train, stop_after, KEY_AMOUNT), .units = STEPS | TOKENS, .fallback = "none", .word = "none", .min = 0, .max = MANY,
      .open = OPEN_MIN, .example = "100 steps", .help = "save and end early; the schedule stays",
      .elsewhere = "exit_interval, stop_step"},
+    {KEY(train, groups, KEY_ITEMS), .fields = group_fields, .size = sizeof(Group), .derived = "all parameters are trained alike",
+     .example = "[{match: \"*norm*\", weight_decay: 0}]",
+     .help = "settings of single parameters by name; a parameter is of the first group that names it, others have the run's",
+     .elsewhere = "param_groups, unfrozen_parameters, freeze, no_weight_decay, lr_groups"},
 
     {KEY(parallel, strategy, KEY_CHOICE), .fallback = "full_shard",
      .choices = LIST("no_shard", "shard_opt", "shard_grad_op", "full_shard", "hybrid_shard"),
@@ -157,6 +191,8 @@ const Key keys[] = {
      .help = "gradients between passes; whole: more memory, less traffic"},
     {KEY(parallel, units_alive, KEY_INT), .fallback = "2", .min = 1, .max = 10000,
      .help = "gathered blocks at a time (full_shard, hybrid_shard)", .elsewhere = "limit_all_gathers, prefetch_factor"},
+    {KEY(parallel, ignore, KEY_PATTERNS), .derived = "none", .example = "[\"*norm*\"]",
+     .help = "parameters that every rank holds whole", .elsewhere = "ignored_modules, ignored_states, ignored_params"},
 
     {KEY(precision, compute, KEY_CHOICE), .fallback = "fp32", .choices = LIST("fp32", "bf16", "fp16"),
      .help = "of matrix products, attention and kept activations; sums, norms and softmax stay fp32",

@@ -124,6 +124,14 @@ static bool is_run_file(const char *word) {
   return dot && (!strcmp(dot, ".yaml") || !strcmp(dot, ".yml"));
 }
 
+/* In brackets or braces patterns and lists of maps are YAML; a pattern alone needs no quotes.  False without a fault: told. */
+static bool read_shell_value(Loader *l, const Key *key, const char *value, Fault *fault, Place *place) {
+  if (!key_has_places(key)) return value_parse(arena_of(l), key, value, l->c, fault);
+  const Node text = {.kind = NODE_TEXT, .text = value, .place = *place};
+  const Node *node = strchr("[{", *value) ? yaml_read_value(l->problems, value, *place) : &text;
+  return node && value_parse_node(arena_of(l), key, node, l->c, fault, place);
+}
+
 static void read_override(Loader *l, int argument, const char *word) {
   size_t n = strcspn(word, "=");
   const char *path = arena_strndup(arena_of(l), word, n), *value = word + n + 1, *dot = strchr(path, '.');
@@ -146,8 +154,9 @@ static void read_override(Loader *l, int argument, const char *word) {
   }
   Place place = {.argument = argument, .column = (int)n + 2, .width = (int)strlen(value)};
   Fault fault = {0};
-  bool fine = *value ? value_parse(arena_of(l), key, value, l->c, &fault) : (fault.what = "has no value", false);
-  if (!fine) tell_fault(l, key, &fault, place);
+  Place faulty = place;
+  bool fine = *value ? read_shell_value(l, key, value, &fault, &faulty) : (fault.what = "has no value", false);
+  if (!fine && fault.what) tell_fault(l, key, &fault, faulty);
   origin_set(l, key, fine ? SOURCE_SHELL : SOURCE_FAULTY, place);
 }
 

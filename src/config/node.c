@@ -7,7 +7,7 @@
 #include "src/base/fail.h"
 #include "src/config/units.h"
 
-static bool fault_at(Fault *fault, Place *place, const Node *node, const char *what, const char *label) {
+bool node_fault(Fault *fault, Place *place, const Node *node, const char *what, const char *label) {
   *fault = (Fault){what, label};
   *place = node->place;
   return false;
@@ -20,11 +20,11 @@ static bool is_null(const Node *node) {
   return false;
 }
 
-static bool parse_set_list(Arena *arena, const Key *key, const Node *node, Config *c, Fault *fault, Place *place) {
+static bool parse_set_list(Arena *arena, const Key *key, const Node *node, void *c, Fault *fault, Place *place) {
   int *at = (int *)(void *)((char *)c + key->offset), all = 0;
   for (int i = 0; i < node->items.n; i++) {
     const Node *item = node->items.at[i].value;
-    if (item->kind != NODE_TEXT) return fault_at(fault, place, item, "wants a list of words", NULL);
+    if (item->kind != NODE_TEXT) return node_fault(fault, place, item, "wants a list of words", NULL);
     *place = item->place;
     if (!value_parse(arena, key, item->text, c, fault)) return false;
     all |= *at;
@@ -37,56 +37,61 @@ static bool parse_set_list(Arena *arena, const Key *key, const Node *node, Confi
 static bool parse_data_item(const Node *node, DataSet *set, Fault *fault, Place *place) {
   static const char form[] = "a path, or {path: ...}";
   const Node *value = node;
-  if (node->kind == NODE_LIST) return fault_at(fault, place, node, "has an item that is no path", form);
+  if (node->kind == NODE_LIST) return node_fault(fault, place, node, "has an item that is no path", form);
   if (node->kind == NODE_MAP) {
     for (int i = 0; i < node->items.n; i++) {
       const Node *key = node->items.at[i].key;
-      if (strcmp(key->text, "path") != 0) return fault_at(fault, place, key, "has an item with an unknown key", form);
+      if (strcmp(key->text, "path") != 0) return node_fault(fault, place, key, "has an item with an unknown key", form);
       value = node->items.at[i].value;
     }
   }
-  if (value->kind != NODE_TEXT || is_null(value)) return fault_at(fault, place, value, "has an item that is no path", form);
+  if (value->kind != NODE_TEXT || is_null(value)) return node_fault(fault, place, value, "has an item that is no path", form);
   set->path = value->text;
   return true;
 }
 
 /* A list of data sets, or {name: path}. */
-static bool parse_data_list(Arena *arena, const Key *key, const Node *node, Config *c, Fault *fault, Place *place) {
+static bool parse_data_list(Arena *arena, const Key *key, const Node *node, void *c, Fault *fault, Place *place) {
   if (node->items.n != 1) {
-    return fault_at(fault, place, node, arena_printf(arena, "holds %d data sets", node->items.n), "this version takes one");
+    return node_fault(fault, place, node, arena_printf(arena, "holds %d data sets", node->items.n), "this version takes one");
   }
   NodePair item = node->items.at[0];
   DataSet *set = arena_new(arena, DataSet);
   set->name = item.key ? item.key->text : key->name;
-  if (!*set->name) return fault_at(fault, place, item.key, "has a data set without a name", NULL);
+  if (!*set->name) return node_fault(fault, place, item.key, "has a data set without a name", NULL);
   if (item.key && item.value->kind != NODE_TEXT)
-    return fault_at(fault, place, item.value, "has a name without a path", "{name: path}");
+    return node_fault(fault, place, item.value, "has a name without a path", "{name: path}");
   if (!parse_data_item(item.value, set, fault, place)) return false;
   *(DataSets *)(void *)((char *)c + key->offset) = (DataSets){set, 1};
   return true;
 }
 
 /* {word: bytes} */
-static bool parse_fit_map(Arena *arena, const Key *key, const Node *node, Config *c, Fault *fault, Place *place) {
+static bool parse_fit_map(Arena *arena, const Key *key, const Node *node, void *c, Fault *fault, Place *place) {
   const NodePair *pair = node->items.at;
-  if (node->items.n != 1 || pair->value->kind != NODE_TEXT) return fault_at(fault, place, node, "is one value", key->example);
+  if (node->items.n != 1 || pair->value->kind != NODE_TEXT) return node_fault(fault, place, node, "is one value", key->example);
   *place = pair->key->place;
   return value_parse(arena, key, arena_printf(arena, "%s: %s", pair->key->text, pair->value->text), c, fault);
 }
 
-bool value_parse_node(Arena *arena, const Key *key, const Node *node, Config *c, Fault *fault, Place *place) {
+typedef bool ParseNode(Arena *arena, const Key *key, const Node *node, void *c, Fault *fault, Place *place);
+static ParseNode *const node_parsers[KEY_TYPES] = {
+    [KEY_PATTERN] = pattern_parse, [KEY_PATTERNS] = patterns_parse, [KEY_ITEMS] = items_parse};
+
+bool value_parse_node(Arena *arena, const Key *key, const Node *node, void *c, Fault *fault, Place *place) {
   *place = node->place;
-  if (is_null(node)) return fault_at(fault, place, node, "has no value", NULL);
+  if (is_null(node)) return node_fault(fault, place, node, "has no value", NULL);
+  if (node_parsers[key->type]) return node_parsers[key->type](arena, key, node, c, fault, place);
   if (node->kind == NODE_TEXT) return value_parse(arena, key, node->text, c, fault);
   if (node->kind == NODE_LIST && key->type == KEY_SET) return parse_set_list(arena, key, node, c, fault, place);
   if (node->kind == NODE_MAP && key->type == KEY_FIT) return parse_fit_map(arena, key, node, c, fault, place);
   if (key->type == KEY_DATA) return parse_data_list(arena, key, node, c, fault, place);
-  return fault_at(fault, place, node, node->kind == NODE_LIST ? "is one value, not a list" : "is one value, not a section", NULL);
+  return node_fault(fault, place, node, node->kind == NODE_LIST ? "is one value, not a list" : "is one value, not a section", NULL);
 }
 
 /* ---- printing ---- */
 
-static void print_text(const char *text, Text *out) {
+void word_print(const char *text, Text *out) {
   const char *safe = "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789_./-+";
   if (*text && *text != '-' && strspn(text, safe) == strlen(text) && strcmp(text, "null") != 0) {
     text_printf(out, "%s", text);
@@ -135,10 +140,10 @@ static void print_data(const Key *key, const DataSets *sets, Text *out) {
   bool named = strcmp(sets->at[0].name, key->name) != 0;
   if (named) {
     text_printf(out, "{");
-    print_text(sets->at[0].name, out);
+    word_print(sets->at[0].name, out);
     text_printf(out, ": ");
   }
-  print_text(sets->at[0].path, out);
+  word_print(sets->at[0].path, out);
   if (named) text_printf(out, "}");
 }
 
@@ -162,16 +167,19 @@ static void print_fit(const Key *key, Fit fit, Text *out) {
   text_printf(out, "}");
 }
 
-void value_print(const Key *key, const Config *c, Text *out) {
+void value_print(const Key *key, const void *c, Text *out) {
   const void *at = (const char *)c + key->offset;
   if (key->type == KEY_INT) print_worded(key, (double)*(const int64_t *)at, out);
   if (key->type == KEY_NUMBER) print_worded(key, *(const double *)at, out);
   if (key->type == KEY_BOOL) text_printf(out, "%s", *(const bool *)at ? "true" : "false");
-  if (key->type == KEY_TEXT) print_text(*(const char *const *)at, out);
+  if (key->type == KEY_TEXT) word_print(*(const char *const *)at, out);
   if (key->type == KEY_CHOICE) text_printf(out, "%s", key->choices[*(const int *)at]);
   if (key->type == KEY_SET) print_set(key, *(const int *)at, out);
   if (key->type == KEY_AMOUNT) print_amount(*(const Amount *)at, out);
   if (key->type == KEY_RANGE) print_range(key, *(const Range *)at, out);
   if (key->type == KEY_FIT) print_fit(key, *(const Fit *)at, out);
   if (key->type == KEY_DATA) print_data(key, at, out);
+  if (key->type == KEY_PATTERN) pattern_print(key, c, out);
+  if (key->type == KEY_PATTERNS) patterns_print(key, c, out);
+  if (key->type == KEY_ITEMS) items_print(key, c, out);
 }

@@ -7,24 +7,29 @@
 #include "src/config/config.h"
 
 typedef enum KeyType {
-  KEY_INT,    /* int64_t; suffixes K M B T Ki Mi Gi */
-  KEY_NUMBER, /* double */
-  KEY_BOOL,   /* bool */
-  KEY_TEXT,   /* const char * */
-  KEY_CHOICE, /* int, index into choices */
-  KEY_SET,    /* int, bits by index into choices */
-  KEY_AMOUNT, /* Amount, one of units */
-  KEY_RANGE,  /* Range */
-  KEY_FIT,    /* Fit, of choices */
-  KEY_DATA,   /* DataSets */
+  KEY_INT,      /* int64_t; suffixes K M B T Ki Mi Gi */
+  KEY_NUMBER,   /* double */
+  KEY_BOOL,     /* bool */
+  KEY_TEXT,     /* const char * */
+  KEY_CHOICE,   /* int, index into choices */
+  KEY_SET,      /* int, bits by index into choices */
+  KEY_AMOUNT,   /* Amount, one of units */
+  KEY_RANGE,    /* Range */
+  KEY_FIT,      /* Fit, of choices */
+  KEY_DATA,     /* DataSets */
+  KEY_PATTERN,  /* Pattern */
+  KEY_PATTERNS, /* Patterns: one, or a list of them */
+  KEY_ITEMS,    /* a list of maps of `fields`: a struct of a pointer to the first and their number */
+  KEY_TYPES
 } KeyType;
 
 enum { OPEN_MIN = 1, OPEN_MAX = 2 }; /* the bound itself is excluded */
 
-typedef struct Key {
+typedef struct Key Key;
+struct Key {
   const char *section, *name; /* section "" for the schema version */
   KeyType type;
-  size_t offset;        /* in Config */
+  size_t offset;        /* in Config; of a field, in its item */
   bool required;        /* always to be given in a run file */
   bool shape;           /* part of a model's explicit shape: required and defaults count only there */
   const char *fallback; /* default, as text; NULL: unset until check.c derives it */
@@ -37,7 +42,9 @@ typedef struct Key {
   const char *example;        /* for the help and the starter file */
   const char *help;           /* half a line */
   const char *elsewhere;      /* other programs' names, separated by ", " */
-} Key;
+  const Key *fields;          /* of KEY_ITEMS, name NULL at the end.  An item starts with unsigned bits: which were given */
+  size_t size;                /* of such an item */
+};
 
 typedef struct Section {
   const char *name, *help, *elsewhere;
@@ -72,6 +79,9 @@ typedef struct ConfigOrigin {
   Source *source; /* by row of keys[] */
   Place *place;
 } ConfigOrigin;
+
+/* From the first of these on, values have places of their own and are read from nodes alone. */
+static inline bool key_has_places(const Key *key) { return key->type >= KEY_PATTERN; }
 
 static inline Source key_source(const Config *c, const Key *key) { return c->origin->source[key - keys]; }
 static inline bool key_given(const Config *c, const Key *key) {
@@ -112,15 +122,29 @@ void problem_print(const Problems *p, const Problem *problem, Text *out);
 
 /* The document as a tree, or NULL with a problem added; an empty file is an empty map. */
 Node *yaml_read(Problems *p);
+/* A value of the command line, which stands at `place` there; NULL with whatever is wrong with it added. */
+Node *yaml_read_value(Problems *p, const char *text, Place place);
 
 /* ---- value.c ---- */
 typedef struct Fault {
   const char *what, *label; /* what follows "'train.lr' " */
 } Fault;
-/* Reads text as this key's value into c; false with fault filled.  Its memory is the arena's. */
-bool value_parse(Arena *arena, const Key *key, const char *text, Config *c, Fault *fault);
-bool value_parse_node(Arena *arena, const Key *key, const Node *node, Config *c, Fault *fault, Place *place);
-void value_print(const Key *key, const Config *c, Text *out); /* as YAML that reads back */
+/* Reads text as this key's value into c, a Config or the item that a field lies in; false with fault filled.  Its memory is the
+ * arena's. */
+bool value_parse(Arena *arena, const Key *key, const char *text, void *c, Fault *fault);
+/* Fills fault and place and returns false. */
+bool node_fault(Fault *fault, Place *place, const Node *node, const char *what, const char *label);
+bool value_parse_node(Arena *arena, const Key *key, const Node *node, void *c, Fault *fault, Place *place);
+void value_print(const Key *key, const void *c, Text *out); /* as YAML that reads back */
+void word_print(const char *text, Text *out);               /* quoted where YAML wants it */
+
+/* ---- items.c: patterns, and lists of maps; c is a Config, or the item that a field lies in ---- */
+bool items_parse(Arena *arena, const Key *key, const Node *node, void *c, Fault *fault, Place *place);
+bool patterns_parse(Arena *arena, const Key *key, const Node *node, void *c, Fault *fault, Place *place);
+bool pattern_parse(Arena *arena, const Key *key, const Node *node, void *c, Fault *fault, Place *place);
+void items_print(const Key *key, const void *c, Text *out);
+void patterns_print(const Key *key, const void *c, Text *out);
+void pattern_print(const Key *key, const void *c, Text *out);
 
 /* ---- check.c: what concerns several keys ---- */
 void check_derive(Config *c);

@@ -243,7 +243,7 @@ static ParseValue *const parsers[] = {
     [KEY_RANGE] = parse_range,   [KEY_FIT] = parse_fit,
 };
 
-bool value_parse(Arena *arena, const Key *key, const char *text, Config *c, Fault *fault) {
+bool value_parse(Arena *arena, const Key *key, const char *text, void *c, Fault *fault) {
   void *at = (char *)c + key->offset;
   if (!key->word || strcmp(text, key->word) != 0) return parsers[key->type](arena, key, text, at, fault);
   if (key->type == KEY_INT) *(int64_t *)at = 0;

@@ -12,24 +12,37 @@ enum { DEPTH_MAX = 16 };
 typedef struct Reader {
   yaml_parser_t parser;
   Problems *problems;
+  Place base;  /* of a value on the command line; else line 0 and argument 0 */
   bool broken; /* a syntax error is told; stop */
 } Reader;
 
-static Place place_of(const yaml_event_t *event) {
+static const char quotes[] = "what begins with * wants quotes: \"*norm*\"";
+
+/* Of the file, or of the word on the command line in which the text stands. */
+static Place place_at(const Reader *r, const yaml_mark_t *mark) {
+  int line = (int)mark->line + 1, column = (int)mark->column + 1;
+  if (!r->base.argument) return (Place){.line = line, .column = column, .key_column = column};
+  column += r->base.column - 1;
+  return (Place){.argument = r->base.argument, .column = column, .key_column = column};
+}
+
+static Place place_of(const Reader *r, const yaml_event_t *event) {
   const yaml_mark_t *a = &event->start_mark, *b = &event->end_mark;
-  int width = a->line == b->line ? (int)(b->column - a->column) : 0;
-  return (Place){.line = (int)a->line + 1, .column = (int)a->column + 1, .width = width, .key_column = (int)a->column + 1};
+  Place place = place_at(r, a);
+  place.width = a->line == b->line ? (int)(b->column - a->column) : 0;
+  return place;
 }
 
 static void told_syntax(Reader *r) {
   const yaml_parser_t *p = &r->parser;
   bool marked = p->error == YAML_SCANNER_ERROR || p->error == YAML_PARSER_ERROR;
-  Place place = {.line = marked ? (int)p->problem_mark.line + 1 : 0, .column = (int)p->problem_mark.column + 1};
+  Place place = marked || r->base.argument ? place_at(r, &p->problem_mark) : (Place){.line = 0};
+  const char *label = p->context && strstr(p->context, "alias") ? quotes : NULL;
   const char *problem = p->problem ? p->problem : "out of memory";
   if (!marked && p->error == YAML_READER_ERROR) {
     problem_add(r->problems, (Place){.line = 0}, NULL, "not text: libyaml says '%s' at byte %zu", problem, p->problem_offset);
   } else if (p->context) {
-    problem_add(r->problems, place, NULL, "not YAML: libyaml says '%s %s'", problem, p->context);
+    problem_add(r->problems, place, label, "not YAML: libyaml says '%s %s'", problem, p->context);
   } else {
     problem_add(r->problems, place, NULL, "not YAML: libyaml says '%s'", problem);
   }
@@ -53,8 +66,8 @@ static void add_pair(Reader *r, Node *map, Node *key, Node *value) {
   for (int i = 0; i < map->items.n; i++) {
     const Node *first = map->items.at[i].key;
     if (strcmp(first->text, key->text) != 0) continue;
-    problem_add(r->problems, key->place, arena_printf(r->problems->arena, "first on line %d", first->place.line),
-                "'%s' is given twice", key->text);
+    const char *label = first->place.line ? arena_printf(r->problems->arena, "first on line %d", first->place.line) : NULL;
+    problem_add(r->problems, key->place, label, "'%s' is given twice", key->text);
     return;
   }
   if (value->place.line == key->place.line) value->place.key_column = key->place.column;
@@ -84,11 +97,11 @@ static void read_items(Reader *r, Node *node, yaml_event_type_t close, int depth
 static Node *read_node(Reader *r, yaml_event_t *event, int depth) {
   Arena *arena = r->problems->arena;
   Node *node = arena_new(arena, Node);
-  node->place = place_of(event);
+  node->place = place_of(r, event);
   yaml_event_type_t type = event->type;
   bool fine = true;
   if (type == YAML_ALIAS_EVENT) {
-    problem_add(r->problems, node->place, NULL, "aliases have no meaning in a run file: write the value out");
+    problem_add(r->problems, node->place, quotes, "aliases have no meaning in a run file: write the value out");
     fine = false;
   } else if (type == YAML_SCALAR_EVENT) {
     size_t n = event->data.scalar.length;
@@ -119,7 +132,7 @@ static Node *read_stream(Reader *r) {
       yaml_event_delete(&event);
       if (type == YAML_STREAM_END_EVENT) break;
     } else if (type == YAML_DOCUMENT_START_EVENT) {
-      if (++documents == 2) problem_add(r->problems, place_of(&event), NULL, "a run file is one YAML document");
+      if (++documents == 2) problem_add(r->problems, place_of(r, &event), NULL, "a run file is one YAML document");
       yaml_event_delete(&event);
     } else {
       Node *node = read_node(r, &event, 0);
@@ -129,17 +142,28 @@ static Node *read_stream(Reader *r) {
   return r->broken ? NULL : root ? root : documents ? NULL : arena_new(r->problems->arena, Node);
 }
 
-Node *yaml_read(Problems *p) {
-  Reader r = {.problems = p};
+static Node *read_text(Problems *p, const char *text, Place base) {
+  Reader r = {.problems = p, .base = base};
   if (!yaml_parser_initialize(&r.parser))
     fail(FAIL_MACHINE, "libyaml does not start: it has found no memory\nhelp: a higher limit (ulimit -v)");
   yaml_parser_set_encoding(&r.parser, YAML_UTF8_ENCODING);
-  yaml_parser_set_input_string(&r.parser, (const unsigned char *)p->text, strlen(p->text));
+  yaml_parser_set_input_string(&r.parser, (const unsigned char *)text, strlen(text));
   Node *root = read_stream(&r);
   yaml_parser_delete(&r.parser);
+  return root;
+}
+
+Node *yaml_read(Problems *p) {
+  Node *root = read_text(p, p->text, (Place){.line = 0});
   if (!root) return NULL;
   if (!root->kind && !root->text) root->kind = NODE_MAP; /* the empty file */
   if (root->kind == NODE_MAP) return root;
   problem_add(p, root->place, NULL, "a run file is sections of keys, such as 'train: {lr: 3e-4}'");
   return NULL;
+}
+
+Node *yaml_read_value(Problems *p, const char *text, Place place) {
+  int before = p->list.n;
+  Node *root = read_text(p, text, place);
+  return p->list.n == before ? root : NULL;
 }

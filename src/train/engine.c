@@ -179,9 +179,11 @@ bool engine_holds(const Engine *e, StateSlot slot, int unit) {
   return name && job_size(e->job, name) >= 0;
 }
 
-/* The Var of the lower halves where the slot's F32s are in two; NULL. */
+/* The Var of the lower halves where the slot's F32s are in two; NULL.  There need not be such a Var: none keeps those of what is
+ * frozen. */
 static const char *lower_name(const Engine *e, StateSlot slot, int unit) {
-  return e->states->split && slot == SLOT_PARAM ? find_state(e, SLOT_LOWER, unit) : NULL;
+  if (!e->states->split || slot != SLOT_PARAM) return NULL;
+  return arena_printf(e->arena, "%s/%s", state_slot_name(SLOT_LOWER), e->states->units[unit].name);
 }
 
 static bool is_brief(const Engine *e, StateSlot slot) {
@@ -227,15 +229,17 @@ void engine_set_scalar(Engine *e, const char *name, float value) {
 }
 
 /* Only this rank's elements are made: no rank ever holds a whole large tensor. */
+void engine_init_param(Engine *e, int p, uint64_t seed) {
+  const StateParam *param = &e->states->params[p];
+  int64_t first, n, at;
+  if (!state_piece(e->states, p, engine_rank(e), &first, &n, &at)) return;
+  Rng rng = rng_make(seed, RNG_INIT, param->name, 0);
+  JobFill fill = {param->init == INIT_NORMAL ? &rng : NULL, (uint64_t)first, param->std, param->init == INIT_ONE};
+  job_fill(e->job, state_name(e, SLOT_PARAM, param->unit), lower_name(e, SLOT_PARAM, param->unit), at, n, &fill);
+}
+
 void engine_init(Engine *e, uint64_t seed) {
-  for (int p = 0; p < e->states->nparams; p++) {
-    const StateParam *param = &e->states->params[p];
-    int64_t first, n, at;
-    if (!state_piece(e->states, p, engine_rank(e), &first, &n, &at)) continue;
-    Rng rng = rng_make(seed, RNG_INIT, param->name, 0);
-    JobFill fill = {param->init == INIT_NORMAL ? &rng : NULL, (uint64_t)first, param->std, param->init == INIT_ONE};
-    job_fill(e->job, state_name(e, SLOT_PARAM, param->unit), lower_name(e, SLOT_PARAM, param->unit), at, n, &fill);
-  }
+  for (int p = 0; p < e->states->nparams; p++) engine_init_param(e, p, seed);
 }
 
 /* --- batches -------------------------------------------------------------------------------------------------------------- */

@@ -49,7 +49,8 @@ void engine_get_grad(const Engine *engine, int unit, int64_t at, int64_t n, JobU
 /* A scalar state, by its row's name ("updates"); setting one that the engine does not have does nothing. */
 float engine_scalar(const Engine *engine, const char *name);
 void engine_set_scalar(Engine *engine, const char *name, float value);
-void engine_init(Engine *engine, uint64_t seed); /* initial weights, by name and element alone */
+void engine_init(Engine *engine, uint64_t seed);                  /* initial weights, by name and element alone */
+void engine_init_param(Engine *engine, int param, uint64_t seed); /* of one parameter */
 
 /* --- batches -------------------------------------------------------------------------------------------------------------- */
 

@@ -8,6 +8,7 @@
 #include <string.h>
 
 #include "src/report/difference.h"
+#include "src/train/patterns.h"
 #include "src/train/run.h"
 
 /* --- which checkpoint ----------------------------------------------------------------------------------------------------- */
@@ -127,17 +128,42 @@ static void set_aside(Run *run) {
   if (moved) lines_note(run->lines, "%d later checkpoint%s moved to %s", moved, moved == 1 ? "" : "s", run->folder->here);
 }
 
-static void tell(Run *run) {
+static void tell(Run *run, const char *weights) {
   Lines *l = run->lines;
-  const char *from = run->config->model.from;
   if (run->ckpt)
     lines_banner(l, "resume", "%s, verified; run file %s%s%s", ckpt_folder(run->ckpt),
                  run->folder->changed ? "changed: " : "unchanged", run->folder->changed > 0 ? run->folder->here : "",
                  run->folder->changed > 0 ? "/run.diff" : "");
-  else if (from)
-    lines_banner(l, "weights", "%s", from);
   else
-    lines_banner(l, "weights", "fresh, seed %lld", (long long)run->config->run.seed);
+    lines_banner(l, "weights", "%s", weights);
+}
+
+/* Groups may change in a run.  What is trained from now on starts with zero moments; those of what is frozen now are given up. */
+static void note_moments(Run *run) {
+  Brief begun = {0}, ended = {0};
+  for (int p = 0; p < run->members->n; p++) {
+    const char *name = run->members->at[p].name;
+    bool had = states_has_moments(run->ckpt, name), has = !run->members->traits[p].frozen;
+    if (has && !had) brief_add(&begun, name);
+    if (had && !has) brief_add(&ended, name);
+  }
+  const char *names[] = {brief_take(run->arena, &begun), brief_take(run->arena, &ended)};
+  if (*names[0]) lines_note(run->lines, "trained from here on, with zero moments: %s", names[0]);
+  if (*names[1]) lines_note(run->lines, "frozen from here on: %s", names[1]);
+}
+
+/* Of a run's first attempt; gives where they come from. */
+static const char *load_weights(Run *run) {
+  int64_t seed = run->config->run.seed;
+  if (!run->weights) {
+    engine_init(run->engine, (uint64_t)seed);
+    return arena_printf(run->arena, "fresh, seed %lld", (long long)seed);
+  }
+  weights_load(run->weights, run->engine, run->dev, run->comm);
+  const char *told = weights_told(run->weights);
+  weights_close(run->weights);
+  run->weights = NULL;
+  return told;
 }
 
 void run_find(Run *run) {
@@ -146,18 +172,20 @@ void run_find(Run *run) {
     check_same(run, run->ckpt);
     run->step = ckpt_step(run->ckpt);
     run->saved_step = is_within(ckpt_folder(run->ckpt), run->folder->path) ? run->step : -1;
+  } else if (run->config->model.from) {
+    run->weights = weights_open(run->arena, run->config, run->members);
   }
 }
 
 void run_load(Run *run) {
+  const char *weights = NULL;
   if (run->ckpt)
     states_load(run->engine, run->ckpt);
-  else if (run->config->model.from)
-    setup_weights(run->engine, run->dev, run->comm, run->config->model.from);
   else
-    engine_init(run->engine, (uint64_t)run->config->run.seed);
+    weights = load_weights(run);
   if (run_speaks(run)) {
-    tell(run);
+    tell(run, weights);
+    if (run->ckpt) note_moments(run);
     set_aside(run);
   }
   ckpt_close(run->ckpt);

@@ -20,8 +20,10 @@
 #include "src/report/runfolder.h"
 #include "src/train/data.h"
 #include "src/train/fit.h"
+#include "src/train/groups.h"
 #include "src/train/setup.h"
 #include "src/train/states.h"
+#include "src/train/weights.h"
 
 /* Where a run's time goes, in seconds. */
 typedef enum Spent { SPENT_START, SPENT_TRAINING, SPENT_EVALS, SPENT_SAVES, SPENTS } Spent;
@@ -37,9 +39,11 @@ typedef struct Run {
   const char *kind;                     /* what device.kind: auto is here, and why; NULL: it was not auto */
   const char *fit;                      /* the same of memory.recompute: auto */
   ModelConfig model;
+  const Members *members; /* its parameters */
   Batch batch;
   Data *data;
-  Ckpt *ckpt; /* to go on from, between finding and loading it; NULL: none */
+  Weights *weights; /* of model.from, as ckpt; NULL: none are read */
+  Ckpt *ckpt;       /* to go on from, between finding and loading it; NULL: none */
   Engine *engine;
   Prof *prof; /* NULL: nothing is to be recorded in this attempt, or it has been */
   LrSchedule schedule;
@@ -70,7 +74,7 @@ bool run_speaks(const Run *run); /* this rank does, for the job: rank 0 */
 
 /* --- resume.c ------------------------------------------------------------------------------------------------------------- */
 
-/* Finds the checkpoint to go on from, and refuses one of another run.  Sets step. */
+/* Finds the checkpoint to go on from, and refuses one of another run; or the weights to start with.  Sets step. */
 void run_find(Run *run);
 /* After the engine's start: parameters and states of that checkpoint, of a model's folder, or fresh. */
 void run_load(Run *run);

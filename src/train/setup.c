@@ -6,7 +6,6 @@
 #include <string.h>
 
 #include "io/names.h"
-#include "io/safetensors.h"
 
 static const ModelRope ropes[ROPE_KINDS] = {[ROPE_DEFAULT] = MODEL_ROPE_DEFAULT, [ROPE_WAVELENGTH] = MODEL_ROPE_WAVELENGTH};
 
@@ -275,82 +274,4 @@ Mesh *setup_mesh(const Config *c, Comm *comm) {
       [STRATEGY_NO_SHARD] = true, [STRATEGY_SHARD_OPT] = true, [STRATEGY_SHARD_GRAD_OP] = true, [STRATEGY_FULL_SHARD] = false};
   if (c->parallel.strategy == STRATEGY_HYBRID_SHARD) return mesh_data_parallel(comm, shard_degree(c, comm));
   return mesh_data_parallel(comm, whole[c->parallel.strategy] ? 1 : comm_size(comm));
-}
-
-/* --- weights -------------------------------------------------------------------------------------------------------------- */
-
-static const SafeTensor *find_weight(const Safetensors *s, const StateParam *param, const char *path) {
-  const SafeTensor *t = safetensors_find(s, param->name);
-  if (!t)
-    fail(FAIL_INPUT, "%s has no tensor '%s', which the model needs\nhelp: config.json and weights belong to one model", path,
-         param->name);
-  bool same = t->rank == param->shape.rank;
-  for (int i = 0; same && i < t->rank; i++) same = t->shape[i] == param->shape.dim[i];
-  if (!same) {
-    Text is = {0}, want = {0};
-    for (int i = 0; i < t->rank; i++) text_printf(&is, "%s%lld", i ? "x" : "", (long long)t->shape[i]);
-    for (int i = 0; i < param->shape.rank; i++) text_printf(&want, "%s%lld", i ? "x" : "", (long long)param->shape.dim[i]);
-    fail(FAIL_INPUT, "%s: '%s' is %s, the model's config wants %s\nhelp: config.json and weights belong to one model",
-         safetensors_file(s, t), param->name, is.n ? is.at : "a scalar", want.at);
-  }
-  return t;
-}
-
-static void refuse_extra(const Safetensors *s, const StateTable *states) {
-  for (int i = 0; i < safetensors_n(s); i++) {
-    const SafeTensor *t = safetensors_at(s, i);
-    NameKind kind;
-    int layer;
-    bool known = name_is_constant(t->name);
-    for (int p = 0; p < states->nparams && !known; p++) known = !strcmp(states->params[p].name, t->name);
-    if (known || (name_parse(t->name, &kind, &layer) && kind == NAME_HEAD)) continue; /* a tied table stored twice */
-    fail(FAIL_INPUT, "%s: the model has no tensor '%s'\nhelp: config.json and weights belong to one model", safetensors_file(s, t),
-         t->name);
-  }
-}
-
-void setup_check_weights(const StateTable *states, const char *path) {
-  Safetensors *s = safetensors_open(path);
-  refuse_extra(s, states);
-  for (int p = 0; p < states->nparams; p++) find_weight(s, &states->params[p], path);
-  safetensors_close(s);
-}
-
-typedef struct WeightRange {
-  const Dev *dev; /* whose threads read */
-  const Safetensors *from;
-  const SafeTensor *tensor;
-  int64_t first, n;
-  float *to;
-} WeightRange;
-
-enum { WEIGHTS_AT_ONCE = 1 << 20 };
-
-static void read_some(void *self, int64_t i) {
-  const WeightRange *range = self;
-  int64_t at = i * WEIGHTS_AT_ONCE, left = range->n - at;
-  safetensors_read_f32(range->from, range->tensor, range->first + at, left < WEIGHTS_AT_ONCE ? left : WEIGHTS_AT_ONCE,
-                       range->to + at);
-}
-
-static void read_weights(void *self, int64_t first, int64_t n, void *to) {
-  WeightRange part = *(const WeightRange *)self;
-  part.first += first;
-  part.n = n;
-  part.to = to;
-  dev_parallel(part.dev, (n + WEIGHTS_AT_ONCE - 1) / WEIGHTS_AT_ONCE, read_some, &part);
-}
-
-void setup_weights(Engine *engine, Dev *dev, Comm *comm, const char *path) {
-  Safetensors *s = safetensors_open(path);
-  const StateTable *states = engine_states(engine);
-  refuse_extra(s, states);
-  for (int p = 0; p < states->nparams; p++) {
-    WeightRange range = {.dev = dev, .from = s, .tensor = find_weight(s, &states->params[p], path)};
-    int64_t n, at;
-    if (!state_piece(states, p, engine_rank(engine), &range.first, &n, &at)) continue;
-    engine_put(engine, SLOT_PARAM, states->params[p].unit, at, n, read_weights, &range);
-  }
-  safetensors_close(s);
-  comm_barrier(comm);
 }

@@ -32,11 +32,6 @@ const char *setup_kind(Arena *arena, Config *c, Comm *comm);
  * kernel cache goes when HOME is unset; may be NULL. */
 Dev *setup_device(const Config *c, Comm *comm, int threads, const char *fallback);
 
-/* Fills this rank's parameters from safetensors: only the bytes it holds are read.  A tensor that is missing, extra or of
- * another shape is an input error that names it, which setup_check_weights finds without reading any. */
-void setup_check_weights(const StateTable *states, const char *path);
-void setup_weights(Engine *engine, Dev *dev, Comm *comm, const char *path);
-
 /* Ranks along dp_shard and dp_replicate, as parallel.strategy says.  Groups that do not divide the ranks are an input error. */
 Mesh *setup_mesh(const Config *c, Comm *comm);
 

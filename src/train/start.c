@@ -60,6 +60,7 @@ static void load_model(Run *run) {
   run->model = setup_model(run->arena, c, &warnings);
   warn_lines(run, &warnings);
   run->model_text = states_model_text(run->arena, &run->model);
+  run->members = members_of_model(run->arena, c, &run->model);
   run->batch = config_check_batch(c, mesh_dp_size(run->mesh));
 }
 
@@ -121,6 +122,7 @@ static void open_engine(Run *run) {
   o.train = true;
   o.eval = data_vals(run->data) > 0;
   o.watch = stages_watch(run);
+  o.traits = run->members->traits;
   const char *tuned = run->ckpt ? ckpt_text(run->ckpt, run->arena, "choices") : NULL;
   if (tuned && *tuned) o.choices.tuned = tuned;
   run->fit = fit_settle(run->arena, c, run->comm, run->mesh, &o, &(FitPlace){.dev = run->dev});
@@ -175,6 +177,18 @@ static void banner_start(Run *run) {
     lines_note(l, "precision.reduce: one rank has nobody to reduce with");
 }
 
+static void banner_members(Run *run) {
+  Text lines = {0};
+  members_print(run->members, run->config, &lines);
+  for (char *line = strtok(lines.at, "\n"); line; line = strtok(NULL, "\n")) {
+    size_t n = strcspn(line, " ");
+    line[n] = 0;
+    lines_banner(run->lines, line, "%s", line + n + 1);
+  }
+  text_close(&lines);
+  for (int i = 0; i < run->members->warnings.n; i++) lines_warn(run->lines, 0, "%s", run->members->warnings.at[i]);
+}
+
 static void banner_plan(Run *run) {
   const Config *c = run->config;
   const Batch *b = &run->batch;
@@ -188,6 +202,7 @@ static void banner_plan(Run *run) {
   if (*run->environment) lines_banner(l, "env", "%s", run->environment);
   lines_banner(l, "model", "%s %s parameters, %sFLOP/token", model_name(c, &run->model),
                human_count((double)model_parameters(&run->model, &table), a), with_prefix(run->shape.speed.per_token.causal, f));
+  banner_members(run);
   lines_banner(l, "batch", "%lld x %lld = %s tokens = %d rank%s x %lld x %lld pass%s; %lld steps", (long long)b->sequences,
                (long long)c->train.seq_len, human_count((double)b->tokens, a), mesh_dp_size(run->mesh),
                mesh_dp_size(run->mesh) == 1 ? "" : "s", (long long)b->micro, (long long)b->passes, b->passes == 1 ? "" : "es",

@@ -106,6 +106,13 @@ static void load_scalar(Engine *engine, const Ckpt *ckpt, const StateRow *row, A
   engine_set_scalar(engine, row->name, value);
 }
 
+bool states_has_moments(const Ckpt *ckpt, const char *param) {
+  Arena *arena = arena_open();
+  bool has = ckpt_find(ckpt, arena_printf(arena, "%s/%s", slot_folders[SLOT_M], param)) != NULL;
+  arena_close(arena);
+  return has;
+}
+
 void states_load(Engine *engine, const Ckpt *ckpt) {
   Arena *arena = arena_open();
   const StateTable *states = engine_states(engine);
@@ -114,7 +121,8 @@ void states_load(Engine *engine, const Ckpt *ckpt) {
       const StateParam *param = &states->params[p];
       Saved saved = {ckpt, tensor_path(arena, slot, param), 0};
       int64_t n, at;
-      if (!engine_holds(engine, slot, param->unit)) continue; /* moments, of an engine that does not train */
+      if (!engine_holds(engine, slot, param->unit)) continue;           /* moments, of an engine that does not train */
+      if (slot != SLOT_PARAM && !ckpt_find(ckpt, saved.path)) continue; /* of what was frozen: they start at zero */
       check_shape(ckpt, saved.path, &param->shape);
       if (!state_piece(states, p, engine_rank(engine), &saved.first, &n, &at)) continue;
       engine_put(engine, slot, param->unit, at, n, read_part, &saved);

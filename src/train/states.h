@@ -25,8 +25,10 @@ typedef struct StatesSave {
 bool try_states_save(Comm *comm, const Engine *engine, const StatesSave *save, Why *why);
 
 /* After engine_start.  Fills this rank's parameters and, where the engine trains, its moments and the count of updates; a
- * tensor that is not there or has another shape is an input error that names it. */
+ * tensor that is not there or has another shape is an input error that names it.  Moments that the checkpoint lacks stay zero. */
 void states_load(Engine *engine, const Ckpt *ckpt);
+/* Whether it has the moments of a parameter: those of a frozen one do not exist. */
+bool states_has_moments(const Ckpt *ckpt, const char *param);
 
 /* /run/model both ways. */
 const char *states_model_text(Arena *arena, const ModelConfig *model);

@@ -9,7 +9,7 @@ plan() { expect_run "$1" "$hpctrain" plan t.yaml "${@:2}"; }
 test_a_plan_tells_all() {
   write_run
   plan 0 --ranks 2
-  expect_equal "$(sed -n 's/^\([a-z][a-z]*\) .*/\1/p' out | tr '\n' ' ')" 'device model batch memory moves disk data '
+  expect_equal "$(sed -n 's/^\([a-z][a-z]*\) .*/\1/p' out | tr '\n' ' ')" 'device model params batch memory moves disk data '
   expect_out '^batch  12 x 16 = 192 tokens = 2 ranks x 6 x 1 pass$'
   expect_out '^data .*; 10 steps, [0-9.]+ epochs$'
   expect_run 0 "$hpctrain" plan

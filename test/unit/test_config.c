@@ -157,6 +157,13 @@ TEST(every_default_and_example_is_a_value_of_its_key) {
     Fault fault = {0};
     if (keys[i].fallback) EXPECT(value_parse(arena, &keys[i], keys[i].fallback, &c, &fault));
     if (!keys[i].example) continue;
+    if (key_has_places(&keys[i])) {
+      Problems p = {.arena = arena};
+      Place place;
+      const Node *node = yaml_read_value(&p, keys[i].example, (Place){.argument = 1, .column = 1});
+      EXPECT(node && value_parse_node(arena, &keys[i], node, &c, &fault, &place));
+      continue;
+    }
     char *copy = arena_strdup(arena, keys[i].example), *rest;
     const char *between = keys[i].type == KEY_SET ? "" : ",";
     for (char *at = strtok_r(copy, between, &rest); at; at = strtok_r(NULL, between, &rest)) {
