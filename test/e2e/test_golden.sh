@@ -37,6 +37,15 @@ test_llama_headdim_2_no_shard_cheap_bf16_moments() {
   within llama-headdim 2 no_shard cheap precision.compute=bf16 precision.moments=bf16
 }
 
+# With all off the device that can be.
+test_llama2_2_full_shard_block_bf16_offloaded() {
+  within llama2 2 full_shard block precision.compute=bf16 "memory.offload=[moments,masters,gradients,inputs]"
+}
+test_llama3_gqa_tied_3_shard_opt_cheap_unfused_offloaded() {
+  within llama3-gqa-tied 3 shard_opt cheap "memory.offload=[moments,gradients,inputs]" $unfused
+}
+test_llama_headdim_4_shard_grad_op_none_offloaded() { within llama-headdim 4 shard_grad_op none "memory.offload=[moments,gradients]"; }
+
 # What is computed again, or in a kernel with other things, has the same bits.
 test_neither_recomputation_nor_fusion_changes_a_bit() {
   local precision key

@@ -1,0 +1,49 @@
+#!/bin/bash
+# SPDX-License-Identifier: Apache-2.0
+# memory.offload on GPUs: test/gpu/check_offload.sh FOLDER, which holds hpctrain and hpctrain_cuda.so.
+#   each kind, on one GPU and on all: the losses of the same run without, to the last bit; tokens a second beside them
+#   with a CUDA graph and without, and a run that goes on with what is offloaded back on the GPU, and the other way round
+. "$(dirname "$0")/gpu_case.sh"
+
+make_tokens 4000
+cat > run.yaml << 'END'
+hpctrain: 1
+run: {name: gpu, folder: gpu}
+model: {preset: llama-5m}
+data: {train: tokens.bin, tokenizer: bytes}
+train: {seq_len: 256, duration: 12 steps, global_batch_size: 32 sequences, micro_batch_size: 2, lr: 1e-3, schedule: cosine, warmup: 5 steps}
+precision: {compute: bf16}
+memory: {recompute: block}
+checkpoint: {every: 6 steps}
+device: {kind: cuda}
+END
+several() { # RANKS WORD…
+  timeout 300 mpirun --oversubscribe -np "$1" "$hpctrain" run.yaml "${@:2}"
+}
+speed() { # RUN_FOLDER: of the last step
+  sed -nE 's/.*"type":"step".*"tokens_per_second":([0-9.e+]+).*/\1/p' "$1/metrics.jsonl" | tail -n 1
+}
+same() { # A B: losses, to the last bit
+  [ -n "$(losses "$1")" ] && cmp <(losses "$1") <(losses "$2") && echo "told : $(speed "$1") tokens/s, $(speed "$2") offloaded"
+}
+
+all=moments,masters,gradients,inputs
+for ranks in 1 $([ "$most" -gt 1 ] && echo "$most"); do
+  judge "$ranks: nothing offloaded" several "$ranks" run.folder="$ranks"
+  for what in moments masters gradients inputs $all; do
+    judge "$ranks: $what" several "$ranks" run.folder="$ranks-$what" "memory.offload=[$what]"
+    judge "$ranks: $what: the same bits" same "$ranks" "$ranks-$what"
+  done
+  judge "$ranks: all, kernel by kernel" several "$ranks" run.folder="$ranks-slow" "memory.offload=[$all]" gpu.graph=false
+  judge "$ranks: ... the same bits" same "$ranks" "$ranks-slow"
+  judge "$ranks: half a run offloaded" several "$ranks" run.folder="$ranks-turns" "memory.offload=[$all]" train.stop_after=6steps
+  judge "$ranks: ... and half on the GPU" several "$ranks" run.folder="$ranks-turns"
+  judge "$ranks: ... the same bits" same "$ranks" "$ranks-turns"
+  judge "$ranks: half a run on the GPU" several "$ranks" run.folder="$ranks-back" train.stop_after=6steps
+  judge "$ranks: ... and half offloaded" several "$ranks" run.folder="$ranks-back" "memory.offload=[$all]"
+  judge "$ranks: ... the same bits" same "$ranks" "$ranks-back"
+done
+judge "fp32, nothing recomputed" several 1 run.folder=fp32 precision.compute=fp32 memory.recompute=none
+judge "... offloaded" several 1 run.folder=fp32-off precision.compute=fp32 memory.recompute=none "memory.offload=[moments,gradients,inputs]"
+judge "... the same bits" same fp32 fp32-off
+exit $failed
