@@ -109,9 +109,10 @@ void dev_host_memory_failed(size_t nbytes, const char *what, const char *words) 
   if (nbytes) text_printf(&text, "%.3f GiB wanted, ", gib(nbytes));
   text_printf(&text, "%.3f GiB free of %.3f on %s", gib(m.available), gib(m.total), m.place);
   print_limit(&text);
-  fail(
-      FAIL_MACHINE,
-      "%s\n   %s\nhelp: less in the host's memory (fewer ranks a node, less offloaded), or higher limits: ulimit -l unlimited, the "
-      "batch system's memory of the job",
-      text.at, words);
+  text_printf(&text, "\n   %s\n", words);
+  if (opened && opened->tell) opened->tell(opened->tell_self, &text);
+  fail(FAIL_MACHINE,
+       "%shelp: less in the host's memory (fewer ranks a node, less offloaded), or higher limits: ulimit -l unlimited, the "
+       "batch system's memory of the job",
+       text.at);
 }

@@ -9,6 +9,7 @@
 
 #include "src/base/clock.h"
 #include "src/base/hash.h"
+#include "src/base/memory.h"
 #include "src/exec/job.h"
 #include "src/exec/memory.h"
 
@@ -114,14 +115,17 @@ static void tell_holders(void *self, Text *out) {
 /* Ranks of a node that have its memory together have room for all of them, or none begins. */
 static void check_room(const Job *job) {
   DevMemory memory = dev_memory(job->dev);
+  NodeMemory node = node_memory();
   int n = comm_local_size(job->comm);
-  if (!memory.shared || !memory.total) return;
-  uint64_t mine = job->nbytes + job->memory.host, sum = 0, *all = xmalloc(sizeof *all * (size_t)n);
+  uint64_t mine = (memory.shared ? job->nbytes : 0) + job->memory.host, sum = 0, *all = xmalloc(sizeof *all * (size_t)n);
   comm_gather_local(job->comm, &mine, sizeof mine, all);
   for (int i = 0; i < n; i++) sum += all[i];
   free(all);
-  if (sum > memory.available)
-    dev_memory_short(job->dev, sum, n == 1 ? "the arena" : arena_printf(job->arena, "the arenas of %d ranks of this node", n), "");
+  if (!memory.total || !node.total || sum <= (uint64_t)node.available) return;
+  const char *ranks = arena_printf(job->arena, " of %d ranks of this node", n);
+  if (memory.shared)
+    dev_memory_short(job->dev, sum, arena_printf(job->arena, "the arena%s%s", n == 1 ? "" : "s", n == 1 ? "" : ranks), "");
+  dev_host_memory_failed(sum, arena_printf(job->arena, "memory.offload%s", n == 1 ? "" : ranks), "more than there is");
 }
 
 static bool axis_copies(const Job *job, int axis) {

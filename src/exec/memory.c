@@ -177,6 +177,14 @@ static void add_transients(MemoryReport *r, Arena *arena, const Job *job) {
   }
 }
 
+/* Vars by their class; the rest is what programs send there until its backward: the inputs of blocks. */
+static void add_host(MemoryReport *r, const Job *job) {
+  r->host = job->memory.host;
+  for (int i = 0; i < job->vars.n; i++)
+    if (job->vars.at[i].var->home == HOME_HOST) r->host_by_class[memory_var_class(job->vars.at[i].var)] += job->vars.at[i].nbytes;
+  r->host_by_class[MEMORY_ACTIVATIONS] += job->memory.host - job->memory.host_vars;
+}
+
 static int most_holders(const Job *job) {
   int n = job->vars.n;
   for (int i = 0; i < job->programs.n; i++) n += job->programs.at[i].program->nbuffers;
@@ -201,6 +209,7 @@ MemoryReport *memory_report(Arena *arena, const Job *job) {
     add_holder(r, (MemoryHolder){memory_var_name(arena, v->var), memory_var_class(v->var), v->nbytes, v->offset, -1, 0, 0});
   }
   for (int i = 0; i < job->programs.n; i++) add_tables(r, job, i);
+  add_host(r, job);
   size_t live = 0;
   if (r->program >= 0 && job->programs.at[r->program].program->nsteps) {
     const JobProgram *p = &job->programs.at[r->program];
@@ -263,6 +272,12 @@ static void print_kin(const MemoryKin *kin, double unit, const char *unit_name, 
     text_printf(out, "%s\n", kin->one->name);
 }
 
+static void print_classes(const size_t by_class[MEMORY_CLASSES], double unit, Text *out) {
+  for (int c = 0, k = 0; c < MEMORY_CLASSES; c++)
+    if (by_class[c]) text_printf(out, "%s %s %.3f", k++ ? "," : "", memory_class_names[c], (double)by_class[c] / unit);
+  text_printf(out, "\n");
+}
+
 void memory_report_print(const MemoryReport *r, int most, Text *out) {
   bool small = r->nbytes < 1 << 30;
   double unit = small ? 1 << 20 : 1 << 30;
@@ -271,9 +286,11 @@ void memory_report_print(const MemoryReport *r, int most, Text *out) {
   int n;
   const MemoryKin *kin = memory_kin(arena, r, &n);
   text_printf(out, "   %.3f %s planned:", (double)r->nbytes / unit, unit_name);
-  for (int c = 0, k = 0; c < MEMORY_CLASSES; c++)
-    if (r->by_class[c]) text_printf(out, "%s %s %.3f", k++ ? "," : "", memory_class_names[c], (double)r->by_class[c] / unit);
-  text_printf(out, "\n");
+  print_classes(r->by_class, unit, out);
+  if (r->host) {
+    text_printf(out, "   %.3f %s in the host's memory:", (double)r->host / unit, unit_name);
+    print_classes(r->host_by_class, unit, out);
+  }
   if (*r->place) text_printf(out, "   peak in %s\n", r->place);
   for (int i = 0; i < n && i < most; i++) print_kin(&kin[i], unit, unit_name, out);
   arena_close(arena);

@@ -33,9 +33,10 @@ typedef struct MemoryHolder {
 /* At the peak: the hungriest program's step at which most is alive.  The classes' bytes add up to nbytes, the arena. */
 typedef struct MemoryReport {
   size_t nbytes, by_class[MEMORY_CLASSES];
-  int program, step; /* program -1: there is none, or programs are interpreted */
-  const char *place; /* "backward of layers.31, matmul, in micro.last" */
-  int n;             /* all holders then, the largest first */
+  size_t host, host_by_class[MEMORY_CLASSES]; /* what memory.offload keeps in the host's memory, of all programs the most */
+  int program, step;                          /* program -1: there is none, or programs are interpreted */
+  const char *place;                          /* "backward of layers.31, matmul, in micro.last" */
+  int n;                                      /* all holders then, the largest first */
   MemoryHolder *at;
 } MemoryReport;
 MemoryReport *memory_report(Arena *arena, const Job *job);

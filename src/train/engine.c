@@ -135,6 +135,14 @@ StateRank engine_rank(const Engine *e) {
 
 const Job *engine_job(const Engine *engine) { return engine->job; }
 
+int engine_order(const Engine *e, int programs[ENGINE_STEP]) {
+  const int all[] = {e->micro[ONLY], e->micro[FIRST], e->micro[MIDDLE], e->micro[LAST], e->update};
+  int n = 0;
+  for (size_t i = 0; i < sizeof all / sizeof *all; i++)
+    if (all[i] >= 0) programs[n++] = all[i];
+  return n;
+}
+
 void engine_profile(Engine *engine, Prof *prof) { job_profile(engine->job, prof); }
 
 static void hash_program(Sha256 *hash, const Program *p) {

@@ -32,6 +32,9 @@ void engine_close(Engine *engine);
 const StateTable *engine_states(const Engine *engine);
 StateRank engine_rank(const Engine *engine); /* this rank's place among those that hold states */
 const Job *engine_job(const Engine *engine);
+/* The programs of a step in the order in which they run, those between the first and the last micro-step once; their number. */
+enum { ENGINE_STEP = 4 };
+int engine_order(const Engine *engine, int programs[ENGINE_STEP]);
 void engine_profile(Engine *engine, Prof *prof); /* after engine_start: as job_profile */
 /* Of the compiled programs and their memory plan: equal on all ranks, or they must not start. */
 uint64_t engine_hash(const Engine *engine);

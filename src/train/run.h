@@ -86,7 +86,7 @@ void run_steps(Run *run);
 
 /* --- memory.c ------------------------------------------------------------------------------------------------------------- */
 
-double run_planned(const Run *run);  /* GiB of this rank's arena */
+double run_planned(const Run *run);  /* GiB of this rank's arena; on a CPU with what is offloaded */
 double run_memory(const Run *run);   /* GiB at the peak: on a CPU of the process, on a GPU of what is allocated */
 DevMemory run_memory_look(Run *run); /* notes what is beside that */
 void run_memory_tell(Run *run);      /* after the start, a line */

@@ -213,8 +213,10 @@ static void banner_plan(Run *run) {
   text_close(&text);
   JobMemory m = job_memory(engine_job(run->engine));
   double gib = 1 << 30;
-  lines_banner(l, "memory", "%.3g GiB a rank planned: parameters and states %.3g, gradients %.3g, activations %.3g",
-               run_planned(run), (double)m.states / gib, (double)m.carried / gib, (double)m.transient / gib);
+  char host[64] = "";
+  if (m.host) snprintf(host, sizeof host, ", in the host's memory %.3g", (double)m.host / gib);
+  lines_banner(l, "memory", "%.3g GiB a rank planned: parameters and states %.3g, gradients %.3g, activations %.3g%s",
+               run_planned(run), (double)m.states / gib, (double)m.carried / gib, (double)m.transient / gib, host);
   if (run->fit) lines_note(l, "memory.recompute: auto is %s", run->fit);
 }
 

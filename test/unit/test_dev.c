@@ -125,6 +125,7 @@ TEST(who_holds_memory_is_asked_when_there_is_none) {
   EXPECT_FAIL(FAIL_MACHINE, "\n   its words\n", { dev_memory_failed("a library", "its words"); });
   EXPECT_FAIL(FAIL_MACHINE, "no pinned memory of the host for copies: 2.000 GiB wanted, ",
               { dev_host_memory_failed((size_t)2 << 30, "copies", "its words"); });
+  EXPECT_FAIL(FAIL_MACHINE, "\n   its words\n   held by somebody\nhelp: ", { dev_host_memory_failed(0, "copies", "its words"); });
   dev_close(dev);
   EXPECT_FAIL(FAIL_MACHINE, "no memory for a library\n   its words\nhelp: ", { dev_memory_failed("a library", "its words"); });
 }

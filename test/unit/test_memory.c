@@ -17,13 +17,23 @@ typedef struct Case {
   DType compute;
   int64_t passes;
   bool cuda;
+  OffloadOptions offload;
 } Case;
 
 static const Case cases[] = {{"llama-5m", 1, 1, false, FORGET_NOTHING, DT_F32, 1},
                              {"llama-124m", 4, 4, false, FORGET_CHEAP, DT_BF16, 3},
                              {"llama-5m", 2, 1, true, FORGET_BLOCKS, DT_F16, 2},
                              {"llama2-7b", 1, 1, false, FORGET_CHEAP, DT_BF16, 1},
-                             {"llama2-7b", 64, 8, true, FORGET_BLOCKS, DT_BF16, 2}};
+                             {"llama2-7b", 64, 8, true, FORGET_BLOCKS, DT_BF16, 2},
+                             {"llama-124m",
+                              2,
+                              2,
+                              false,
+                              FORGET_BLOCKS,
+                              DT_BF16,
+                              2,
+                              false,
+                              {OFFLOAD_MOMENTS | OFFLOAD_MASTERS | OFFLOAD_GRADIENTS | OFFLOAD_INPUTS, HOME_HOST}}};
 enum { CASES = sizeof cases / sizeof *cases };
 
 typedef struct Planned {
@@ -47,8 +57,13 @@ static Planned plan(const Case *c) {
                      .train = true,
                      .eval = true};
   CHECK(model_preset(c->preset, &o.model));
-  o.choices =
-      (Choices){.forget = c->forget, .compute = c->compute, .units_alive = 2, .matmul = "auto", .threads = 1, .cuda = c->cuda};
+  o.choices = (Choices){.forget = c->forget,
+                        .compute = c->compute,
+                        .units_alive = 2,
+                        .matmul = "auto",
+                        .threads = 1,
+                        .cuda = c->cuda,
+                        .offload = c->offload};
   p.engine = engine_open(p.arena, NULL, p.comm, p.mesh, &o);
   p.job = engine_job(p.engine);
   return p;
@@ -75,9 +90,12 @@ TEST(all_memory_is_somebodys) {
     EXPECT(r->nbytes == m.vars + m.tables + m.transient && sum(r->by_class) == r->nbytes && r->program >= 0);
     for (int h = 0; h < r->n; h++) held[r->at[h].class] += r->at[h].nbytes;
     for (int c = 0; c < MEMORY_CLASSES; c++) EXPECT(held[c] == (c == MEMORY_GAPS ? 0 : r->by_class[c]));
-    EXPECT(r->by_class[MEMORY_PARAMETERS] + r->by_class[MEMORY_MOMENTS] <= m.states);
-    EXPECT(r->by_class[MEMORY_MOMENTS] > 0 && r->by_class[MEMORY_ACTIVATIONS] > 0 && r->by_class[MEMORY_GRADIENTS] > 0);
-    EXPECT((r->by_class[MEMORY_GATHERED] > 0) == (cases[i].shards > 1 || cases[i].across));
+    EXPECT(cases[i].offload.what || r->by_class[MEMORY_PARAMETERS] + r->by_class[MEMORY_MOMENTS] <= m.states);
+    EXPECT(r->host == m.host && sum(r->host_by_class) == r->host);
+    EXPECT((r->host_by_class[MEMORY_MOMENTS] > 0 && r->host_by_class[MEMORY_ACTIVATIONS] > 0) == (cases[i].offload.what != 0));
+    EXPECT((cases[i].offload.what || r->by_class[MEMORY_MOMENTS] > 0) && r->by_class[MEMORY_ACTIVATIONS] > 0 &&
+           r->by_class[MEMORY_GRADIENTS] > 0);
+    EXPECT(cases[i].offload.what || (r->by_class[MEMORY_GATHERED] > 0) == (cases[i].shards > 1 || cases[i].across));
     planned_close(&p);
   }
 }
