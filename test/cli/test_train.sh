@@ -120,13 +120,13 @@ test_precisions_go_on_from_one_another() {
   expect_same c d
 }
 
-# Moments in bf16 draw by step and element alone: with a stop in between, or on a device with its own memory, they have the same
-# bits; checkpoints hold them as float32, which runs with either go on from.
+# Moments in bf16 draw by step and element alone: with a stop in between, on a device with its own memory, or kept beside it, they
+# have the same bits; checkpoints hold them as float32, which runs with either go on from.
 test_moments_in_16_bits_go_on_from_themselves_and_from_float32() {
   write_run
   train 2 run.folder=a precision.moments=bf16
   train 2 run.folder=b precision.moments=bf16 train.stop_after=4steps
-  train 2 run.folder=b precision.moments=bf16 device.kind=apart
+  train 2 run.folder=b precision.moments=bf16 device.kind=apart memory.offload=[moments]
   expect_same a b
   train 2 run.folder=c train.stop_after=3steps
   train 1 run.folder=c precision.moments=bf16 train.stop_after=6steps parallel.strategy=full_shard
