@@ -6,8 +6,9 @@
 #include <stdint.h>
 
 typedef struct NodeMemory {
-  int64_t total, available; /* bytes; 0: /proc does not tell */
-  char limit[256];          /* what bounds both: "this node", "control group /slurm/job_7" */
+  int64_t total;     /* bytes that all processes of the node, or of this one's control group, may have together; 0: not known */
+  int64_t available; /* of them, what could be had now */
+  char limit[256];   /* what bounds the latter: "this node", "control group /slurm/job_7" */
 } NodeMemory;
 
 /* The kernel's estimate (MemAvailable), or less where a control group, as batch systems and containers set them, allows less. */

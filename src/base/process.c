@@ -4,7 +4,6 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <unistd.h>
 
 #include "src/base/text.h"
 
@@ -17,39 +16,36 @@ int64_t process_peak(void) {
   return 1024 * kib;
 }
 
-void process_cgroups(const char *controller, CgroupVisit *visit, void *self) {
-  size_t n;
-  char *groups = file_read("/proc/self/cgroup", &n), *save = NULL;
-  for (char *line = groups ? strtok_r(groups, "\n", &save) : NULL; line; line = strtok_r(NULL, "\n", &save)) {
-    char *names = strchr(line, ':'), *path = names ? strchr(names + 1, ':') : NULL;
-    if (!path) continue;
-    *path++ = 0;
-    bool second = !strcmp(names, ":");
-    if (!second && !strstr(names, controller)) continue;
-    for (;;) {
-      char folder[4096];
-      snprintf(folder, sizeof folder, "/sys/fs/cgroup%s%s%s", second ? "" : "/", second ? "" : controller, path);
-      visit(self, folder, second);
-      char *slash = strrchr(path, '/');
-      if (!slash) break;
-      *slash = 0;
-    }
+/* A path from outside of what this process sees begins with "/..": what it does see is the root. */
+static void visit_groups(const char *root, char *path, bool second, CgroupVisit *visit, void *self) {
+  char folder[4096];
+  if (*path != '/' || !path[1] || strstr(path, "/..")) *path = 0;
+  for (;;) {
+    snprintf(folder, sizeof folder, "%s%s", root, path);
+    visit(self, folder, second);
+    char *slash = strrchr(path, '/');
+    if (!slash) break;
+    *slash = 0;
   }
-  free(groups);
 }
 
-static void least_limit(void *self, const char *folder, bool second) {
-  char file[4160];
+void process_cgroups_of(const char *proc, const char *groups, const char *controller, CgroupVisit *visit, void *self) {
+  char path[4096];
   size_t n;
-  snprintf(file, sizeof file, "%s/%s", folder, second ? "memory.max" : "memory.limit_in_bytes");
-  char *text = file_read(file, &n);
-  int64_t limit = text ? strtoll(text, NULL, 10) : 0, *least = self; /* "max" is none */
-  if (limit > 0 && limit < *least) *least = limit;
+  snprintf(path, sizeof path, "%s/self/cgroup", proc);
+  char *text = file_read(path, &n), *save = NULL;
+  for (char *line = text ? strtok_r(text, "\n", &save) : NULL; line; line = strtok_r(NULL, "\n", &save)) {
+    char *names = strchr(line, ':'), *group = names ? strchr(names + 1, ':') : NULL;
+    if (!group) continue;
+    *group++ = 0;
+    bool second = !strcmp(names, ":");
+    if (!second && !strstr(names, controller)) continue;
+    snprintf(path, sizeof path, "%s%s%s", groups, second ? "" : "/", second ? "" : controller);
+    visit_groups(path, group, second, visit, self);
+  }
   free(text);
 }
 
-int64_t process_room(void) {
-  int64_t least = (int64_t)sysconf(_SC_PHYS_PAGES) * (int64_t)sysconf(_SC_PAGESIZE);
-  process_cgroups("memory", least_limit, &least);
-  return least;
+void process_cgroups(const char *controller, CgroupVisit *visit, void *self) {
+  process_cgroups_of("/proc", "/sys/fs/cgroup", controller, visit, self);
 }

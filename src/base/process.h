@@ -8,12 +8,10 @@
 /* Bytes of memory that this process has had at its peak (VmHWM); 0 where /proc does not tell. */
 int64_t process_peak(void);
 
-/* Bytes of memory that all processes of this node or, where that is less, of this process's control group may have together. */
-int64_t process_room(void);
-
 /* Calls visit with the folder of this process's control group and of each above it: of version 2 (second), or version 1's of a
  * controller ("cpu", "memory"). */
 typedef void CgroupVisit(void *self, const char *folder, bool second);
 void process_cgroups(const char *controller, CgroupVisit *visit, void *self);
+void process_cgroups_of(const char *proc, const char *groups, const char *controller, CgroupVisit *visit, void *self);
 
 #endif

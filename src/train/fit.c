@@ -4,7 +4,7 @@
 #include <malloc.h>
 #include <string.h>
 
-#include "src/base/process.h"
+#include "src/base/memory.h"
 #include "src/exec/memory.h"
 
 /* --- the line --------------------------------------------------------------------------------------------------------------- */
@@ -171,7 +171,7 @@ static size_t room_of(const Config *c, const Comm *comm, const FitPlace *place) 
     bool known = place->gpu || (place->dev ? dev_card(place->dev, &card) : dev_try_cards(&card, 1, true, &why) > 0);
     return known && card.nbytes > RESERVE_GPU ? card.nbytes - RESERVE_GPU : 0;
   }
-  size_t share = (size_t)process_room() / (size_t)comm_local_size(comm);
+  size_t share = (size_t)node_memory().total / (size_t)comm_local_size(comm);
   return share > 2 * RESERVE_CPU ? share - RESERVE_CPU : share / 2;
 }
 

@@ -397,6 +397,7 @@ TEST(memory_left_is_the_nodes_or_what_its_control_groups_leave) {
   put("group/memory/memory.limit_in_bytes", "2000\n");
   put("group/memory/memory.usage_in_bytes", "3000\n"); /* more than allowed: nothing is left */
   EXPECT(node().total == 2000 && node().available == 0);
+  EXPECT_TEXT(node().limit, "control group /memory");
 }
 
 TEST(memory_of_the_host_that_is_not_there_is_told_with_what_is) {
@@ -419,6 +420,6 @@ static void count_folder(void *self, const char *folder, bool second) {
 TEST(a_process_has_room_for_itself_and_no_more_than_the_node_has) {
   int folders = 0;
   process_cgroups("memory", count_folder, &folders);
-  EXPECT(process_peak() > 0 && process_room() >= process_peak());
-  EXPECT(process_room() <= (int64_t)sysconf(_SC_PHYS_PAGES) * (int64_t)sysconf(_SC_PAGESIZE));
+  EXPECT(process_peak() > 0 && node_memory().total >= process_peak());
+  EXPECT(node_memory().total <= (int64_t)sysconf(_SC_PHYS_PAGES) * (int64_t)sysconf(_SC_PAGESIZE));
 }
