@@ -168,6 +168,7 @@ static void print_memory(const Plan *p, Engine *engine) {
          peak_place(p, hungriest));
   for (size_t i = 0; i < sizeof parts / sizeof *parts; i++)
     printf("%s %s %s", i ? "," : "", parts[i].what, amount(text, (double)parts[i].nbytes, unit));
+  if (m.files) printf("; in files %s", amount(text, (double)m.files, unit));
   if (m.host) printf("; in the host's memory %s", amount(text, (double)m.host, unit));
   double here = (double)sysconf(_SC_PHYS_PAGES) * (double)sysconf(_SC_PAGESIZE), wanted = (double)(all + m.host) * p->ranks;
   printf("\n       all %d rank%s %s GiB; this node has %s%s\n", p->ranks, p->ranks == 1 ? "" : "s", amount(text, wanted, gib),

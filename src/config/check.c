@@ -238,6 +238,11 @@ static void check_parallel(Config *c, Problems *p) {
 }
 
 static void check_offload(Config *c, Problems *p) {
+  check_unused(c, p, "memory.offload_folder", !known(c, "memory.offload") || c->memory.offload & OFFLOADED_MOMENTS,
+               "memory.offload: [moments] is what goes there");
+  if (known(c, "memory.offload_folder") && known(c, "cpu.compiler") && !strcmp(c->cpu.compiler, "none"))
+    tell(c, p, "memory.offload_folder", "the interpreter keeps all in memory", "another cpu.compiler",
+         "files are for compiled programs");
   if (!known(c, "memory.offload") || !known(c, "precision.compute")) return;
   if (c->memory.offload & OFFLOADED_MASTERS && c->precision.compute != PRECISION_BF16)
     tell(c, p, "memory.offload", "only precision.compute: bf16 keeps masters beside the parameters", "leave out masters",

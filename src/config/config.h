@@ -148,8 +148,9 @@ typedef struct Config {
     int compute, master, moments, reduce;
   } precision;
   struct {
-    Fit recompute; /* Recompute; auto: as much as fits into so many bytes, or into what there is */
-    int offload;   /* OFFLOADED_… bits */
+    Fit recompute;              /* Recompute; auto: as much as fits into so many bytes, or into what there is */
+    int offload;                /* OFFLOADED_… bits */
+    const char *offload_folder; /* NULL: moments go to the host's memory */
   } memory;
   struct {
     Amount every; /* steps; UNIT_NONE: only when asked */

@@ -216,6 +216,10 @@ const Key keys[] = {
              "blocks",
      .elsewhere = "cpu_offload, offload_optimizer, offload_param, fsdp_offload_params"},
 
+    {KEY(memory, offload_folder, KEY_TEXT), .example = "/nvme/scratch",
+     .help = "moments go to files there instead, one a rank, which have no name and are gone with the run",
+     .elsewhere = "nvme_path"},
+
     {KEY(checkpoint, every, KEY_AMOUNT), .units = STEPS, .fallback = "1000 steps", .word = "none", .min = 1, .max = MANY,
      .example = "1000 steps", .help = "between saves; the end of a run saves too; none: only when asked (touch SAVE)",
      .elsewhere = "save_interval, save_steps, save_every, interval"},

@@ -92,9 +92,7 @@ static void bind_collective(Job *job, const JobProgram *p, const Step *step, Bou
 
 static void bind_transfer(Job *job, const JobProgram *p, const Step *step, Bound *bound) {
   const StepArg *in = &step->in[0], *out = &step->out[0];
-  size_t nbytes = (size_t)shape_size(&in->shape) * dtype_size(in->dtype);
-  bound->move = dev_move_open(job->dev, step->op == OP_FETCH ? DEV_IN : DEV_OUT, address(job, p, &out->place, out->dtype),
-                              address(job, p, &in->place, in->dtype), nbytes);
+  transfer_bind(job, p->program, step, address(job, p, &out->place, out->dtype), address(job, p, &in->place, in->dtype), bound);
 }
 
 void job_bind(Job *job, JobProgram *p, Code *code) {
@@ -106,6 +104,7 @@ void job_bind(Job *job, JobProgram *p, Code *code) {
     const Step *step = &program->steps[i];
     Bound *bound = &p->steps[i];
     bound->kind = step->kind;
+    if (bound->transfer) transfer_unbind(bound);
     if (step->kind == STEP_KERNEL) bind_kernel(job, p, step, bound, code);
     if (step->kind == STEP_BIG) bind_big(job, p, step, bound, code);
     if (step->kind == STEP_COLLECTIVE_START) {

@@ -37,7 +37,8 @@ typedef struct Choices {
   bool tune;                /* run.tune: products that tuned does not name are measured */
   const char *tuned;        /* what job_choices gave before; NULL: nothing */
 
-  OffloadOptions offload; /* memory.offload */
+  OffloadOptions offload;     /* memory.offload */
+  const char *offload_folder; /* of what is kept in files */
 } Choices;
 
 /* Called with the graph (or at the end, the program) after each stage; for printing. */
@@ -80,7 +81,8 @@ int job_add(Job *job, const Program *program, const char *name);
 typedef struct JobMemory {
   size_t vars, tables, transient;           /* their sum is the arena */
   size_t states, gathered, carried, inputs; /* parts of vars; a state that lies within what is gathered of it counts there */
-  size_t host, host_vars;                   /* what is offloaded to the host's memory; of that, Vars */
+  size_t host, host_vars;                   /* what is offloaded to the host's memory, with stages of files; of that, Vars */
+  size_t files;                             /* what is offloaded to files */
 } JobMemory;
 JobMemory job_memory(const Job *job);
 const Program *job_program(const Job *job, int program);

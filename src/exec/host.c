@@ -5,6 +5,7 @@
  *   offloaded states are in the host's memory already
  *   states    go by in parts, the next on its way while one is used: the host never has room for them
  *   notes     are small outputs, copied aside where they stand in the device's order and looked at later */
+#include <stdlib.h>
 #include <string.h>
 
 #include "src/exec/job.h"
@@ -35,6 +36,13 @@ void job_host_close(Job *job) {
 static bool in_reach(const Job *job, const JobVar *v) {
   if (v->var->home != HOME_DEVICE) dev_sync(job->dev);
   return v->var->home != HOME_DEVICE || dev_is_host(job->dev);
+}
+
+static bool in_file(const JobVar *v) { return v->var->home == HOME_FILE; }
+
+static size_t file_at(const JobVar *v, int64_t first, int64_t n) {
+  CHECK(first >= 0 && n >= 0 && n <= shape_size(&v->var->shape) - first);
+  return v->offset + (size_t)first * dtype_size(v->var->dtype);
 }
 
 static const JobVar *var_of(const Job *job, const char *name) {
@@ -78,8 +86,12 @@ static char *element_to_write(const Job *job, const JobVar *v, int64_t first, in
 
 void job_read(Job *job, const char *name, int64_t first, int64_t n, void *to) {
   const JobVar *v = var_of(job, name);
-  const char *from = element_at(job, v, first, n);
   size_t nbytes = (size_t)n * dtype_size(v->var->dtype);
+  if (in_file(v)) {
+    files_read(job->files, file_at(v, first, n), to, nbytes);
+    return;
+  }
+  const char *from = element_at(job, v, first, n);
   if (!in_reach(job, v))
     dev_copy_out(job->dev, to, from, nbytes);
   else if (n)
@@ -88,8 +100,12 @@ void job_read(Job *job, const char *name, int64_t first, int64_t n, void *to) {
 
 void job_write(Job *job, const char *name, int64_t first, int64_t n, const void *from) {
   const JobVar *v = var_of(job, name);
-  char *to = element_to_write(job, v, first, n);
   size_t nbytes = (size_t)n * dtype_size(v->var->dtype);
+  if (in_file(v)) {
+    files_write(job->files, file_at(v, first, n), from, nbytes);
+    return;
+  }
+  char *to = element_to_write(job, v, first, n);
   if (!in_reach(job, v))
     dev_copy_in(job->dev, to, from, nbytes);
   else if (n)
@@ -101,8 +117,37 @@ static const HostCopy *part_take(Job *job, int64_t i) { return copy_take(job, &j
 
 static int64_t part_length(int64_t n, int64_t first, int64_t most) { return n - first < most ? n - first : most; }
 
+/* The same of a file, by way of a part of memory. */
+static void put_file(Job *job, const JobVar *v, int64_t first, int64_t n, JobMake *make, void *self) {
+  size_t size = dtype_size(v->var->dtype);
+  int64_t most = (int64_t)(PART_BYTES / size);
+  char *part = xmalloc((size_t)(n < most ? n : most) * size + 1);
+  for (int64_t done = 0; done < n; done += most) {
+    int64_t count = part_length(n, done, most);
+    make(self, done, count, part);
+    files_write(job->files, file_at(v, first + done, count), part, (size_t)count * size);
+  }
+  free(part);
+}
+
+static void get_file(const Job *job, const JobVar *v, int64_t first, int64_t n, JobUse *use, void *self) {
+  size_t size = dtype_size(v->var->dtype);
+  int64_t most = (int64_t)(PART_BYTES / size);
+  char *part = xmalloc((size_t)(n < most ? n : most) * size + 1);
+  for (int64_t done = 0; done < n; done += most) {
+    int64_t count = part_length(n, done, most);
+    files_read(job->files, file_at(v, first + done, count), part, (size_t)count * size);
+    use(self, done, count, part);
+  }
+  free(part);
+}
+
 void job_put(Job *job, const char *name, int64_t first, int64_t n, JobMake *make, void *self) {
   const JobVar *v = var_of(job, name);
+  if (in_file(v)) {
+    put_file(job, v, first, n, make, self);
+    return;
+  }
   char *at = element_to_write(job, v, first, n);
   if (in_reach(job, v)) {
     if (n) make(self, 0, n, at);
@@ -121,6 +166,10 @@ void job_put(Job *job, const char *name, int64_t first, int64_t n, JobMake *make
 
 void job_get(Job *job, const char *name, int64_t first, int64_t n, JobUse *use, void *self) {
   const JobVar *v = var_of(job, name);
+  if (in_file(v)) {
+    get_file(job, v, first, n, use, self);
+    return;
+  }
   const char *at = element_at(job, v, first, n);
   if (in_reach(job, v)) {
     if (n) use(self, 0, n, at);

@@ -33,7 +33,13 @@ static size_t *count_of(Job *job, const Var *var) {
   return &job->memory.inputs;
 }
 
-char *job_address(const Job *job, const JobVar *v) { return (v->var->home == HOME_DEVICE ? job->base : job->far) + v->offset; }
+char *job_address(const Job *job, const JobVar *v) {
+  char *const bases[VAR_HOMES] = {[HOME_DEVICE] = job->base, [HOME_HOST] = job->far};
+  char *base = bases[v->var->home];
+  return base ? base + v->offset : NULL;
+}
+
+static size_t file_span(size_t nbytes) { return (nbytes + FILE_ALIGN - 1) / FILE_ALIGN * FILE_ALIGN; }
 
 static int add_var(Job *job, const Var *var) {
   int at = job_find_var(job, var->name);
@@ -43,10 +49,11 @@ static int add_var(Job *job, const Var *var) {
     CHECK(job->vars.at[at].nbytes == nbytes && same->dtype == var->dtype && same->home == var->home);
     return at;
   }
-  size_t *total = var->home == HOME_DEVICE ? &job->memory.vars : &job->memory.host_vars;
+  size_t *const totals[VAR_HOMES] = {&job->memory.vars, &job->memory.host_vars, &job->memory.files}, *total = totals[var->home];
   vec_push(job->arena, &job->vars, (JobVar){.var = var, .offset = *total, .nbytes = nbytes, .placed = !var->within});
   if (var->within) return job->vars.n - 1;
-  *total += nbytes;
+  *total += var->home == HOME_FILE ? file_span(nbytes) : nbytes;
+  if (var->home == HOME_FILE && file_span(nbytes) > job->stage_bytes) job->stage_bytes = file_span(nbytes);
   if (var->home == HOME_DEVICE) *count_of(job, var) += nbytes;
   return job->vars.n - 1;
 }
@@ -76,7 +83,10 @@ int job_add(Job *job, const Program *program, const char *name) {
     }
   if (program->transient > job->memory.transient && !job->interpreted) job->memory.transient = program->transient;
   if (program->host > job->sent && !job->interpreted) job->sent = program->host;
-  job->memory.host = job->memory.host_vars + job->sent;
+  job->far_bytes = job->memory.host_vars + job->sent;
+  p.in_flight = transfers_in_flight(program);
+  if (p.in_flight > job->in_flight) job->in_flight = p.in_flight;
+  job->memory.host = job->far_bytes + (job->choices->cuda ? (size_t)job->in_flight * job->stage_bytes : 0);
   vec_push(job->arena, &job->programs, p);
   return job->programs.n - 1;
 }
@@ -158,7 +168,8 @@ JobStart job_start(Job *job) {
   job->nbytes = job->memory.vars + job->memory.tables + job->memory.transient;
   check_room(job);
   job->base = dev_alloc(job->dev, job->nbytes, "the arena");
-  if (job->memory.host) job->far = dev_pinned_alloc(job->dev, job->memory.host, "what memory.offload keeps in the host's memory");
+  if (job->far_bytes) job->far = dev_pinned_alloc(job->dev, job->far_bytes, "what memory.offload keeps in the host's memory");
+  if (job->memory.files) job->files = files_open(job->choices->offload_folder, job->memory.files);
   share_states(job);
   if (!job->interpreted) {
     kernels_set_verdicts(dev_cache_folder(job->dev));
@@ -194,16 +205,18 @@ void job_close(Job *job) {
     for (int s = 0; s < job->programs.at[i].program->nsteps; s++) {
       Bound *bound = &job->programs.at[i].steps[s];
       if (bound->kind == STEP_COLLECTIVE_START) comm_release(bound->op);
-      if (bound->kind == STEP_TRANSFER_START) dev_move_close(bound->move);
+      if (bound->kind == STEP_TRANSFER_START) transfer_close(bound->transfer);
     }
   gpu_release(job);
   text_close(&job->notes);
   if (job->device_collectives) comm_device_close(job->mesh);
   if (job->inputs) job_inputs_close(job);
   job_host_close(job);
+  stages_close(job);
   if (job->module) dev_unload(job->module);
   if (job->base) dev_free(job->dev, job->base, job->nbytes);
-  if (job->far) dev_pinned_free(job->dev, job->far, job->memory.host);
+  if (job->far) dev_pinned_free(job->dev, job->far, job->far_bytes);
+  files_close(job->files);
 }
 
 /* --- running ------------------------------------------------------------------------------------------------------------- */
@@ -233,10 +246,10 @@ static void run_step(Job *job, Bound *s) {
     if (s->host_out) dev_copy_in(job->dev, s->pointers[1], s->host_out, s->out_bytes);
     break;
   case STEP_TRANSFER_START:
-    dev_move_start(s->move);
+    transfer_start(job, s->transfer);
     break;
   case STEP_TRANSFER_WAIT:
-    dev_move_wait(s->move);
+    transfer_wait(job, s->transfer);
     break;
   }
 }
@@ -287,7 +300,7 @@ void job_run(Job *job, int program) {
   prof_span_end(job->prof);
   if (prof_on(job->prof)) {
     run_profiled(job, p);
-  } else if (job->choices->graph && !job->choices->sync && dev_has_graphs(job->dev) && p->runs++) {
+  } else if (job->choices->graph && !p->in_flight && !job->choices->sync && dev_has_graphs(job->dev) && p->runs++) {
     if (!p->captured) p->captured = capture(job, p);
     dev_graph_launch(p->captured);
   } else {

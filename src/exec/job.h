@@ -4,6 +4,7 @@
 #ifndef EXEC_JOB_H
 #define EXEC_JOB_H
 
+#include "src/exec/files.h"
 #include "src/exec/private.h"
 
 typedef struct Product Product; /* tune.c */
@@ -19,7 +20,7 @@ typedef struct Bound {
   BigRun *big;
   BigCall call;
   CommOp *op;
-  DevMove *move; /* of a transfer */
+  struct Transfer *transfer;
   const BigImpl *row;
   const struct GpuImpl *gpu; /* instead of row and big, on a GPU */
   void *plan;                /* gpu's */
@@ -32,7 +33,7 @@ typedef struct Bound {
 
 typedef struct JobVar {
   const Var *var;
-  size_t offset, nbytes; /* in the arena, or in Job.far */
+  size_t offset, nbytes; /* in the arena, in Job.far or in the file */
   void *mirror;          /* of inputs and outputs the host's copy, where memory is not the host's; NULL until asked for */
   bool touched;          /* an input's copy may have changed since it was sent */
   bool placed;           /* offset is known: all but those within another, until that one is there */
@@ -45,6 +46,21 @@ typedef struct HostCopy {
   char *at;
   DevEvent *over; /* the device's last use of it */
 } HostCopy;
+
+/* transfer.c's: memory between the device and a file, and a FETCH or SEND, which is a move or has a file. */
+typedef struct Stage {
+  HostCopy copy;
+  bool taken; /* while a program is bound: by a transfer that is under way */
+} Stage;
+
+typedef struct Transfer {
+  DevMove *move;
+  FileMove *file;
+  Stage *stage; /* NULL: the file's threads touch the device's memory */
+  void *device;
+  size_t nbytes;
+  bool fetch;
+} Transfer;
 
 typedef struct JobHost {
   HostCopy parts[PARTS], notes[NOTES];
@@ -60,6 +76,7 @@ typedef struct JobProgram {
   int64_t runs;
   DevGraph *captured; /* all steps; NULL: not yet, or never */
   int profiled;       /* number in the profile */
+  int in_flight;      /* transfers from and to files, at most; 0: it has none */
 } JobProgram;
 
 typedef struct Inputs Inputs; /* inputs.c */
@@ -76,8 +93,10 @@ struct Job {
   JobMemory memory;
   char *base; /* of the arena */
   size_t nbytes;
-  size_t sent; /* the most that a program has sent off and not fetched at a time */
-  char *far;   /* Vars in the host's memory, then what programs have sent there; NULL: none */
+  size_t sent;   /* the most that a program has sent off and not fetched at a time */
+  int in_flight; /* the most of all programs */
+  size_t far_bytes;
+  char *far; /* Vars in the host's memory, then what programs have sent there; NULL: none */
   DevModule *module;
   VEC(Product *) products;
   VEC(GpuUse *) uses;
@@ -85,6 +104,9 @@ struct Job {
   const char *tuned; /* what job_choices gives */
   Inputs *inputs;    /* NULL: the host writes to the device's memory itself */
   JobHost host;
+  Files *files; /* what is kept in files; NULL: nothing */
+  VEC(Stage *) stages;
+  size_t stage_bytes; /* of each: the largest Var in a file */
   bool device_collectives;
   bool copies[MESH_AXES]; /* gathers of states over this axis go by comm_copies */
   bool shared, ran;       /* other ranks may read states; a program has been started */
@@ -93,6 +115,16 @@ struct Job {
 
 int job_find_var(const Job *job, const char *name); /* -1: none */
 char *job_address(const Job *job, const JobVar *v);
+
+/* transfer.c: how many transfers from and to files a program has under way at a time; binding, in the order of steps, until the
+ * unbind of its wait, which is the host's while it is bound; one run. */
+int transfers_in_flight(const Program *program);
+void transfer_bind(Job *job, const Program *p, const Step *step, void *to, void *from, Bound *bound);
+void transfer_unbind(Bound *bound);
+void transfer_start(Job *job, Transfer *transfer);
+void transfer_wait(Job *job, Transfer *transfer);
+void transfer_close(Transfer *transfer);
+void stages_close(Job *job);
 
 /* bind.c: places to addresses, steps to functions (once the arena is there); symbols (once the code is loaded). */
 void job_bind(Job *job, JobProgram *p, Code *code);

@@ -108,7 +108,7 @@ static OffloadOptions offload_of(const Config *c) {
               {OFFLOADED_MASTERS, OFFLOAD_MASTERS},
               {OFFLOADED_GRADIENTS, OFFLOAD_GRADIENTS},
               {OFFLOADED_INPUTS, OFFLOAD_INPUTS}};
-  OffloadOptions o = {.moments = HOME_HOST};
+  OffloadOptions o = {.moments = c->memory.offload_folder ? HOME_FILE : HOME_HOST};
   for (size_t i = 0; i < sizeof bits / sizeof *bits; i++)
     if (c->memory.offload & bits[i].asked) o.what |= bits[i].what;
   return o;
@@ -130,6 +130,7 @@ EngineOptions setup_options(const Config *c, const ModelConfig *model, int threa
                   .reduce = types[c->precision.reduce],
                   .whole = c->parallel.accumulate == ACCUMULATE_WHOLE,
                   .offload = offload_of(c),
+                  .offload_folder = c->memory.offload_folder,
                   .units_alive = (int)c->parallel.units_alive,
                   .unfused = !c->cpu.fuse,
                   .matmul = matmul_rows[c->cpu.matmul],

@@ -17,6 +17,25 @@ test_what_is_offloaded_may_change_between_attempts() {
   train 1 "${keys[@]}" run.folder=c "$all" device.kind=apart
   expect_same a c
 }
+test_moments_in_files_come_back_from_a_checkpoint() {
+  write_run
+  mkdir scratch
+  local files=(memory.offload=moments memory.offload_folder=scratch)
+  train 2 run.folder=a
+  train 2 "${files[@]}" run.folder=b train.stop_after=5steps device.kind=apart
+  expect_equal "$(ls scratch)" ""
+  train 2 "${files[@]}" run.folder=b
+  expect_same a b
+}
+test_a_folder_for_files_is_there_and_of_use() {
+  write_run
+  fails 2 2 memory.offload=moments memory.offload_folder=nowhere
+  expect_err 'memory.offload_folder: nowhere: no file can be made there'
+  fails 2 1 memory.offload=gradients memory.offload_folder=.
+  expect_err "'memory.offload_folder' has no use here"
+  fails 2 1 memory.offload=moments memory.offload_folder=. cpu.compiler=none
+  expect_err 'files are for compiled programs'
+}
 test_masters_are_there_in_bf16_alone() {
   write_run
   fails 2 1 memory.offload=masters

@@ -43,6 +43,9 @@ for ranks in 1 $([ "$most" -gt 1 ] && echo "$most"); do
   judge "$ranks: ... and half offloaded" several "$ranks" run.folder="$ranks-back" "memory.offload=[$all]"
   judge "$ranks: ... the same bits" same "$ranks" "$ranks-back"
 done
+mkdir files
+judge "moments in files" several 1 run.folder=1-files memory.offload=moments memory.offload_folder=files
+judge "... the same bits" same 1 1-files
 judge "fp32, nothing recomputed" several 1 run.folder=fp32 precision.compute=fp32 memory.recompute=none
 judge "... offloaded" several 1 run.folder=fp32-off precision.compute=fp32 memory.recompute=none "memory.offload=[moments,gradients,inputs]"
 judge "... the same bits" same fp32 fp32-off

@@ -7,6 +7,7 @@
 #include <string.h>
 
 #include "src/base/rng.h"
+#include "src/exec/files.h"
 #include "src/train/engine.h"
 #include "test/check.h"
 
@@ -135,6 +136,56 @@ TEST(offloading_changes_no_bit_of_the_interpreter) {
   other.choices.offload.what = MOMENTS | GRADIENTS | INPUTS;
   Trained a = train(&o, "cpu"), b = train(&other, "cpu");
   expect_same(&a, &b);
+}
+
+/* --- files ---------------------------------------------------------------------------------------------------------------- */
+
+TEST(moments_in_files_change_no_bit) {
+  static const char *const kinds[] = {"cpu", "apart"};
+  for (int i = 0; i < 2; i++) {
+    EngineOptions o = options(1);
+    EngineOptions other = o;
+    other.choices.offload = (OffloadOptions){MOMENTS, HOME_FILE};
+    other.choices.offload_folder = cache;
+    Trained a = train(&o, "cpu"), b = train(&other, kinds[i]);
+    expect_same(&a, &b);
+    EXPECT(b.memory.files >= a.memory.vars - b.memory.vars && a.memory.vars > b.memory.vars && b.memory.host_vars == 0);
+  }
+}
+
+/* What a thread has written another reads, in pieces and not, aligned and not. */
+TEST(files_give_back_what_was_put_there) {
+  enum { BYTES = (40 << 20) + 4096 };
+  Files *files = files_open(cache, BYTES);
+  char *from = aligned_alloc(FILE_ALIGN, BYTES), *to = aligned_alloc(FILE_ALIGN, BYTES);
+  for (int i = 0; i < BYTES; i++) from[i] = (char)(i * 7 + i / 4096);
+  const struct {
+    size_t offset, skip, nbytes;
+  } parts[] = {{0, 0, BYTES}, {4096, 4096, 20 << 20}, {5, 3, 17 << 20}, {BYTES - 1, 0, 1}, {0, 0, 0}};
+  for (size_t i = 0; i < sizeof parts / sizeof *parts; i++) {
+    FileMove *out = file_move_open(files, true, parts[i].offset, from + parts[i].skip, parts[i].nbytes);
+    FileMove *in = file_move_open(files, false, parts[i].offset, to + parts[i].skip, parts[i].nbytes);
+    for (int turn = 0; turn < 2; turn++) {
+      memset(to, 0, BYTES);
+      file_move_start(out);
+      file_move_wait(out);
+      file_move_start(in);
+      file_move_wait(in);
+      EXPECT(!memcmp(from + parts[i].skip, to + parts[i].skip, parts[i].nbytes));
+    }
+    files_read(files, parts[i].offset, to, parts[i].nbytes);
+    EXPECT(!memcmp(from + parts[i].skip, to, parts[i].nbytes));
+    file_move_close(out);
+    file_move_close(in);
+  }
+  free(from);
+  free(to);
+  files_close(files);
+}
+
+TEST(a_folder_that_cannot_hold_the_file_ends_the_job) {
+  EXPECT_FAIL(FAIL_INPUT, "memory.offload_folder: /no/such: no file can be made there", files_open("/no/such", 4096));
+  EXPECT_FAIL(FAIL_MACHINE, "there is no room", files_open(cache, (size_t)1 << 50));
 }
 
 /* --- memory --------------------------------------------------------------------------------------------------------------- */
