@@ -6,6 +6,16 @@
 
 all='memory.offload=[moments,masters,gradients,inputs]'
 
+# On ranks, under strategies that share out different things, with gradients added up over passes.
+test_offloading_changes_no_bit_of_any_strategy() {
+  local strategy
+  write_run
+  for strategy in shard_opt shard_grad_op full_shard; do
+    train 3 precision.compute=bf16 memory.recompute=cheap train.micro_batch_size=1 parallel.strategy=$strategy run.folder=$strategy
+    train 3 precision.compute=bf16 memory.recompute=cheap train.micro_batch_size=1 parallel.strategy=$strategy run.folder=$strategy.off "$all"
+    expect_same $strategy $strategy.off
+  done
+}
 test_what_is_offloaded_may_change_between_attempts() {
   write_run
   local keys=(precision.compute=bf16 memory.recompute=block)
