@@ -1,23 +1,23 @@
 #!/bin/bash
 # SPDX-License-Identifier: Apache-2.0
-# Logits, gradients and 20 training steps of the models in test/golden: every two of model, ranks, strategy, recomputation and
-# way of computing (compiled; every node a kernel of its own; the interpreter) are together in some test.  All combinations
-# are in test_golden_all.sh.
+# Logits, gradients and 20 training steps of the models in test/golden: every two of model, ranks, strategy, recomputation, offload,
+# micro-steps and precision are together in some test; others have every node a kernel of its own, or the interpreter.  All
+# combinations are in test_golden_all.sh.
 . "$(dirname "$0")/golden_case.sh"
 
 fused="" unfused=cpu.fuse=false interpreter=cpu.compiler=none
 test_llama2_1_full_shard_none_unfused() { within llama2 1 full_shard none $unfused; }
 test_llama2_2_full_shard_block_interpreter() { within llama2 2 full_shard block $interpreter; }
-test_llama2_3_no_shard_block_fused() { within llama2 3 no_shard block $fused; }
 test_llama2_4_no_shard_none_unfused() { within llama2 4 no_shard none $unfused; }
 test_llama3_gqa_tied_1_no_shard_block_interpreter() { within llama3-gqa-tied 1 no_shard block $interpreter; }
-test_llama3_gqa_tied_2_no_shard_none_fused() { within llama3-gqa-tied 2 no_shard none $fused; }
-test_llama3_gqa_tied_3_full_shard_none_unfused() { within llama3-gqa-tied 3 full_shard none $unfused; }
 test_llama3_gqa_tied_4_full_shard_block_fused() { within llama3-gqa-tied 4 full_shard block $fused; }
-test_llama_headdim_1_full_shard_none_fused() { within llama-headdim 1 full_shard none $fused; }
 test_llama_headdim_2_no_shard_block_unfused() { within llama-headdim 2 no_shard block $unfused; }
 test_llama_headdim_3_full_shard_none_interpreter() { within llama-headdim 3 full_shard none $interpreter; }
-test_llama_headdim_4_no_shard_block_interpreter() { within llama-headdim 4 no_shard block $interpreter; }
+
+while read -r row; do
+  eval "test_${row//[- ]/_}() { way $row; }"
+done < <(printf '%s\n' "$models" "1 2 3 4" "$strategies" "none cheap block" "none moments states files" "1 4" "fp32 bf16" |
+  awk -f "$srcdir/test/e2e/pairs.awk")
 
 # In 16 bits, within what their rounding costs.
 test_llama2_2_full_shard_cheap_bf16() { within llama2 2 full_shard cheap precision.compute=bf16; }
