@@ -35,7 +35,7 @@ for np in 1 $([ "$most" -gt 1 ] && echo "$most"); do
   done
 done
 judge "what fits the GPU needs no recomputation" train 1 run.folder=fit memory.recompute=auto
-judge "and is told" grep -qE '^note .*memory.recompute: auto is none: .* of [0-9.]+ GiB$' out
+judge "... and is told" grep -qE 'memory.recompute: auto is none: .* of [0-9.]+ GiB$' fit/log.txt
 refused() { ! train 1 run.folder=short 'memory.recompute=auto: 10MB' 2> short.err && grep -qE ' short, [0-9]+ bytes' short.err; }
 judge "too few bytes are refused, with the number that is missing" refused
 exit $failed
