@@ -39,15 +39,15 @@ typedef struct Plan {
 
 /* --- model, batch and data ------------------------------------------------------------------------------------------------- */
 
-static void print_model(const Plan *p) {
+static void print_model(const Plan *p, const Members *members) {
   const Config *c = p->config;
   const ModelConfig *m = &p->model;
   const char *name = c->model.preset ? c->model.preset : c->model.config ? c->model.config : c->model.from;
   if (!name) name = c->run.name;
   char count[HUMAN_TEXT], flops[HUMAN_TEXT];
   int64_t embedding, parameters = model_parameters(m, &embedding);
-  Flops each =
-      flops_per_token(&(FlopsShape){parameters, m->tied ? 0 : embedding, m->layers, m->heads, m->head_dim, c->train.seq_len});
+  Flops each = flops_per_token(&(FlopsShape){parameters, m->tied ? 0 : embedding, m->layers, m->heads, m->head_dim,
+                                             c->train.seq_len, members->spared_products, members->spared_attentions});
   int digits = (int)strcspn(human_rate(each.causal, flops), "kMGTPE");
   printf("model  %s %s parameters, %.*s %sFLOP/token\n", name, human_count((double)parameters, count), digits, flops,
          flops + digits);
@@ -218,12 +218,10 @@ static double disk_free(Arena *arena, const char *path) {
   return (double)fs.f_bavail * (double)fs.f_frsize;
 }
 
-static void print_disk(const Plan *p, const StateTable *states) {
-  double elements = 0;
-  for (int i = 0; i < states->nparams; i++) elements += (double)shape_size(&states->params[i].shape);
+static void print_disk(const Plan *p, const Members *members) {
   const Config *c = p->config;
   char one[HUMAN_TEXT], all[HUMAN_TEXT], room[HUMAN_TEXT];
-  double nbytes = elements * 3 * sizeof(float), most = nbytes * (double)(c->checkpoint.keep + 1);
+  double nbytes = members_saved_bytes(members), most = nbytes * (double)(c->checkpoint.keep + 1);
   double left = disk_free(p->arena, c->run.folder);
   if (!c->checkpoint.every.unit) {
     printf("disk   checkpoint %s; none is written but when asked for\n", human_bytes(nbytes, one));
@@ -253,13 +251,13 @@ static void print_plan(Plan *p, Comm *comm, Mesh *mesh) {
   Engine *engine = engine_open(p->arena, NULL, comm, mesh, &o);
   for (int i = 0; i < p->nprograms; i++) p->programs[i].program = job_program(engine_job(engine), i);
   print_device(p);
-  print_model(p);
+  print_model(p, members);
   print_members(p, members);
   print_batch(p);
   print_memory(p, engine);
   if (p->fit) printf("       memory.recompute: auto is %s\n", p->fit);
   if (p->ranks > 1) print_moves(p);
-  print_disk(p, engine_states(engine));
+  print_disk(p, members);
   fflush(stdout);
   if (c->model.from) {
     Weights *weights = weights_open(p->arena, c, members);

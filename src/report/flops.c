@@ -5,8 +5,9 @@
 #include <string.h>
 
 Flops flops_per_token(const FlopsShape *s) {
-  double products = 6 * (double)(s->parameters - s->embedding_parameters);
-  double attention = 6 * (double)s->layers * (double)s->heads * (double)s->head_dim * (double)s->seq_len;
+  double products = 6 * (double)(s->parameters - s->embedding_parameters) - s->spared_products;
+  double attentions = 6 * (double)s->layers - 4 * (double)s->spared_attentions;
+  double attention = attentions * (double)s->heads * (double)s->head_dim * (double)s->seq_len;
   return (Flops){.causal = products + attention, .full = products + 2 * attention};
 }
 

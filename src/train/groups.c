@@ -107,13 +107,48 @@ Members *members_of(Arena *arena, const Config *c, Graph *g, const int *params, 
   return m;
 }
 
-Members *members_of_model(Arena *arena, const Config *c, const ModelConfig *model) {
+/* What a graph of one token computes in products, and its nodes of attention's gradient. */
+static void count_work(const Graph *g, double *products, int64_t *attentions) {
+  for (int i = 0; i < g->nodes.n; i++) {
+    const Node *node = graph_node(g, i);
+    *attentions += node->op == OP_ATTENTION_GRAD;
+    if (node->op == OP_MATMUL)
+      *products += 2 * (double)shape_size(&node->shape) * (double)graph_node(g, node->in[0])->shape.dim[node->n[0] ? 0 : 1];
+  }
+}
+
+static Graph *build_one(Arena *arena, const ModelConfig *model, ModelNodes *nodes, int *loss) {
   Graph *g = graph_open(arena);
   ModelBatch one = {.sequences = 1, .positions = 1};
-  ModelNodes nodes = model_build(g, model, &one);
-  int loss, count;
-  model_loss(g, &nodes, &one, &loss, &count);
-  return members_of(arena, c, g, nodes.params, nodes.n_params, nodes.order, loss);
+  int count;
+  *nodes = model_build(g, model, &one);
+  model_loss(g, nodes, &one, loss, &count);
+  return g;
+}
+
+/* The work that is spared is what the gradients of all need less what those of the trained do. */
+static void count_spared(Arena *arena, Members *m, const Graph *all, const ModelConfig *model) {
+  double products = 0;
+  int64_t attentions = 0;
+  ModelNodes nodes;
+  int loss, n = 0, *trained = arena_array(arena, int, m->n), *grads = arena_array(arena, int, m->n);
+  Graph *g = build_one(arena, model, &nodes, &loss);
+  for (int p = 0; p < m->n; p++)
+    if (!m->traits[p].frozen) trained[n++] = nodes.params[p];
+  graph_differentiate(g, loss, ir_const(g, DT_F32, 1), trained, n, nodes.order, grads);
+  count_work(all, &m->spared_products, &m->spared_attentions);
+  count_work(g, &products, &attentions);
+  m->spared_products -= products;
+  m->spared_attentions -= attentions;
+}
+
+Members *members_of_model(Arena *arena, const Config *c, const ModelConfig *model) {
+  ModelNodes nodes;
+  int loss;
+  Graph *g = build_one(arena, model, &nodes, &loss);
+  Members *m = members_of(arena, c, g, nodes.params, nodes.n_params, nodes.order, loss);
+  count_spared(arena, m, g, model);
+  return m;
 }
 
 /* --- telling -------------------------------------------------------------------------------------------------------------- */
@@ -134,6 +169,11 @@ static Sum sum_of(const Members *m, int group) {
     sum.whole += m->traits[p].whole ? m->at[p].size : 0;
   }
   return sum;
+}
+
+double members_saved_bytes(const Members *m) {
+  Sum sum = sum_of(m, -2);
+  return sizeof(float) * (double)(sum.all + 2 * sum.trained);
 }
 
 static void print_shared(const Members *m, Text *out) {

@@ -22,12 +22,17 @@ typedef struct Members {
   Member *at;          /* by parameter, in the order of the model graph's VAR_PARAM Vars */
   ParamTraits *traits; /* the same; what has no gradient is frozen */
   VEC(const char *) warnings;
+  double spared_products; /* as FlopsShape's; members_of_model knows them */
+  int64_t spared_attentions;
 } Members;
 
 /* Of a model's graph up to its loss, which is differentiated.  params: a LOAD a parameter.  Input errors: a pattern that fits no
  * parameter; nothing left to train. */
 Members *members_of(Arena *arena, const Config *c, Graph *g, const int *params, int n, int order, int loss);
 Members *members_of_model(Arena *arena, const Config *c, const ModelConfig *model);
+
+/* Bytes of a checkpoint: all parameters, and the moments of those that are trained. */
+double members_saved_bytes(const Members *members);
 
 /* Lines of a label, a blank and a text: "params", then a "group" each. */
 void members_print(const Members *members, const Config *c, Text *lines);

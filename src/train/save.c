@@ -8,13 +8,6 @@
 #include "src/report/human.h"
 #include "src/train/run.h"
 
-enum { STATES = 3 }; /* parameters and their two moments, f32 */
-
-static double checkpoint_bytes(const Run *run) {
-  int64_t table;
-  return STATES * sizeof(float) * (double)model_parameters(&run->model, &table);
-}
-
 /* keep + 1: the oldest goes when the newest is whole. */
 void run_check_room(const Run *run) {
   const Config *c = run->config;
@@ -26,13 +19,14 @@ void run_check_room(const Run *run) {
   ckpt_list(run->arena, run->folder->checkpoints, &there);
   int64_t saves = run->shape.last_step / run->shape.save_every + 1, most = c->checkpoint.keep + 1;
   int64_t more = (saves < most ? saves : most) - there;
-  double needed = (double)(more > 0 ? more : 0) * checkpoint_bytes(run), left = (double)disk.f_bavail * (double)disk.f_frsize;
+  double needed = (double)(more > 0 ? more : 0) * members_saved_bytes(run->members),
+         left = (double)disk.f_bavail * (double)disk.f_frsize;
   char a[HUMAN_TEXT], b[HUMAN_TEXT], one[HUMAN_TEXT];
   if (needed > left)
     fail(FAIL_MACHINE,
          "no room for checkpoints: %lld more of %s need %s, %s has %s\nhelp: a smaller checkpoint.keep, or give "
          "run.folder=PATH on a larger file system",
-         (long long)more, human_bytes(checkpoint_bytes(run), one), human_bytes(needed, a), run->folder->checkpoints,
+         (long long)more, human_bytes(members_saved_bytes(run->members), one), human_bytes(needed, a), run->folder->checkpoints,
          human_bytes(left, b));
 }
 
@@ -70,7 +64,7 @@ static void prepare(Run *run) {
 
 static void conclude(Run *run, double seconds) {
   Why why;
-  SaveEvent event = {run->step, checkpoint_bytes(run), seconds, seconds};
+  SaveEvent event = {run->step, members_saved_bytes(run->members), seconds, seconds};
   lines_save(run->lines, &event);
   metrics_save(run->metrics, &event);
   if (!try_ckpt_prune(run->folder->checkpoints, (int)run->config->checkpoint.keep, 0, &why))

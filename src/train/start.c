@@ -103,7 +103,14 @@ static void open_data(Run *run) {
 static void measure_model(Run *run) {
   const ModelConfig *m = &run->model;
   int64_t table, all = model_parameters(m, &table);
-  FlopsShape shape = {all, m->tied ? 0 : table, m->layers, m->heads, m->head_dim, run->config->train.seq_len};
+  FlopsShape shape = {.parameters = all,
+                      .embedding_parameters = m->tied ? 0 : table,
+                      .layers = m->layers,
+                      .heads = m->heads,
+                      .head_dim = m->head_dim,
+                      .seq_len = run->config->train.seq_len,
+                      .spared_products = run->members->spared_products,
+                      .spared_attentions = run->members->spared_attentions};
   run->shape.speed = (Speed){.per_token = flops_per_token(&shape), .devices = comm_size(run->comm)};
 }
 

@@ -135,6 +135,30 @@ TEST(a_parameter_without_a_gradient_is_frozen_and_told) {
   arena_close(arena);
 }
 
+/* A gradient goes no further back than to what is trained. */
+TEST(work_for_what_is_frozen_is_not_counted) {
+  static const struct {
+    const char *groups;
+    double products; /* q, k, v have 128 parameters, all matrices of a layer 480, the head 128 */
+    int attentions;
+  } rows[] = {
+      {"[]", 0, 0},
+      {"[{match: \"*norm*\", trainable: false}]", 0, 0},
+      {"[{match: model.embed_tokens.weight, trainable: false}]", 0, 0}, /* the norm before q, k, v needs their input's */
+      {"[{match: [model.embed_tokens.*, \"*.0.input*\"], trainable: false}]", 2 * 128, 0},
+      {"[{match: \"*layers.1.*proj*\", trainable: false}]", 2 * 480, 0},
+      {"[{match: [lm_head.*, model.norm.*]}, {match: \"*\", trainable: false}]", 4 * 2 * 480, 2},
+      {"[{match: lm_head.*}, {match: \"*\", trainable: false}]", 4 * 2 * 480 + 2 * 128, 2},
+  };
+  Arena *arena = arena_open();
+  for (size_t i = 0; i < sizeof rows / sizeof *rows; i++) {
+    const Members *m = members_of_model(arena, load(arena, rows[i].groups, "[]"), &tiny);
+    EXPECT(m->spared_products == rows[i].products);
+    EXPECT(m->spared_attentions == rows[i].attentions);
+  }
+  arena_close(arena);
+}
+
 /* ---- renaming ---- */
 
 TEST(a_renamed_name_has_what_stars_stand_for) {

@@ -84,6 +84,9 @@ TEST(flops_are_six_a_parameter_and_the_attention) {
   double products = 6.0 * (32 * (4.0 * 4096 * 4096 + 3.0 * 4096 * 11008 + 2 * 4096) + 4096 + 32000.0 * 4096);
   EXPECT(f.causal == products + 6.0 * 32 * 4096 * 4096);
   EXPECT(f.full == products + 12.0 * 32 * 4096 * 4096);
+  llama.spared_products = 1e9;
+  llama.spared_attentions = 32; /* no gradient goes through any of them */
+  EXPECT(flops_per_token(&llama).causal == products - 1e9 + 2.0 * 32 * 4096 * 4096);
   Speed speed = {.per_token = f, .devices = 64, .peak = 989e12};
   EXPECT_NEAR(speed_mfu(&speed, f.causal, 884000), 0.599, 2e-3);
   speed.peak = 0;
