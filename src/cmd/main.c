@@ -29,7 +29,7 @@ const Command commands[] = {
      "text from the newest checkpoint of a run, or from that step; for runs on bytes", false, cmd_generate},
     {"ir", "inspect", RUN_WORDS " [--after=STAGE] [--program=NAME] [--ranks N]",
      "the run's programs after a stage of the compiler: model recompute shard simplify accumulate schedule fuse", false, cmd_ir},
-    {"verify", "inspect", "HF_DIR REFERENCE.safetensors [--train FILE.json] [--dump FILE] [section.key=value ...]",
+    {"verify", "inspect", "HF_DIR REFERENCE.safetensors [--train FILE.json] [--passes N] [--dump FILE] [section.key=value ...]",
      "a model's logits, gradients and first training steps against a reference's", true, cmd_verify},
 };
 const int ncommands = sizeof commands / sizeof *commands;

@@ -28,6 +28,8 @@ static const Tolerance tolerances[] = {[PRECISION_FP32] = {2e-5, 2e-4, 2e-5, 2e-
                                        [PRECISION_FP16] = {2e-2, 3e-2, 1e-2, 1e-2}};
 static const double brief_moments = 2e-3;
 
+enum { PASSES_MOST = 1000 };
+
 typedef struct Verify {
   Arena *arena;
   const Config *config;
@@ -38,6 +40,7 @@ typedef struct Verify {
   const char *folder; /* of the model */
   Tolerance tolerance;
   int threads, wrong; /* wrong: comparisons out of tolerance */
+  int64_t passes;     /* over which a batch is split */
 } Verify;
 
 /* --- comparing ------------------------------------------------------------------------------------------------------------ */
@@ -75,13 +78,14 @@ static double relative(double a, double b) { return fabs(a - b) / fabs(b); }
 
 /* --- rows ----------------------------------------------------------------------------------------------------------------- */
 
-/* This rank's rows of a batch of B: per of them, of which those from B on are padding. */
+/* This rank's rows of a batch of B in one pass: per of them, of which those from B on are padding. */
 typedef struct Rows {
   int64_t per, first, real;
 } Rows;
 
-static Rows deal(const Verify *v, int64_t B) {
-  int64_t per = (B + mesh_dp_size(v->mesh) - 1) / mesh_dp_size(v->mesh), first = mesh_dp_index(v->mesh) * per;
+static Rows deal(const Verify *v, int64_t B, int64_t pass) {
+  int64_t parts = v->passes * mesh_dp_size(v->mesh), per = (B + parts - 1) / parts;
+  int64_t first = (pass * mesh_dp_size(v->mesh) + mesh_dp_index(v->mesh)) * per;
   return (Rows){per, first, first >= B ? 0 : first + per > B ? B - first : per};
 }
 
@@ -94,12 +98,12 @@ static int32_t *take_rows(Arena *arena, const Rows *rows, const int64_t *all, in
   return mine;
 }
 
-static Engine *open_engine(Verify *v, Arena *arena, const Rows *rows, int64_t positions, double tokens, bool logits,
+static Engine *open_engine(Verify *v, Arena *arena, int64_t sequences, int64_t positions, double tokens, bool logits,
                            const AdamW *adam, double clip) {
   EngineOptions o = setup_options(v->config, &v->model, v->threads);
-  o.sequences = rows->per;
+  o.sequences = sequences;
   o.positions = positions;
-  o.passes = 1;
+  o.passes = v->passes;
   o.nominal_tokens = tokens;
   o.train = true;
   o.logits = logits;
@@ -152,21 +156,23 @@ static void verify_batch(Verify *v, const char *path, const char *dump_path) {
   reference_read_batch(ref, v->model.vocab, &batch);
   int64_t B = batch.rows, S = batch.columns, counted = 0;
   for (int64_t i = 0; i < B * S; i++) counted += batch.labels[i] >= 0;
-  Rows rows = deal(v, B);
-  Engine *engine = open_engine(v, arena, &rows, S, (double)counted, true, NULL, 0);
+  Engine *engine = open_engine(v, arena, deal(v, B, 0).per, S, (double)counted, true, NULL, 0);
   ReferenceDump *dump = dump_path && comm_rank(v->comm) == 0 ? reference_dump_open(arena, dump_path) : NULL;
   reference_dump_ids(dump, "input_ids", 2, (int64_t[]){B, S}, batch.ids);
   reference_dump_ids(dump, "labels", 2, (int64_t[]){B, S}, batch.labels);
-  engine_batch(engine, take_rows(arena, &rows, batch.ids, S, 0), take_rows(arena, &rows, batch.labels, S, IGNORED));
-  engine_micro(engine, 0);
-  int64_t mine = rows.real * S * v->model.vocab, before = rows.first * S * v->model.vocab;
-  float *theirs = xmalloc(sizeof *theirs * (size_t)(B * S * v->model.vocab));
-  reference_read(ref, "logits", theirs, B * S * v->model.vocab);
+  int64_t row = S * v->model.vocab;
+  float *theirs = xmalloc(sizeof *theirs * (size_t)(B * row));
+  reference_read(ref, "logits", theirs, B * row);
   Distance d = {0, 0};
-  distance_add(&d, engine_logits(engine), theirs + (rows.real ? before : 0), mine);
+  for (int64_t pass = 0; pass < v->passes; pass++) {
+    Rows rows = deal(v, B, pass);
+    engine_batch(engine, take_rows(arena, &rows, batch.ids, S, 0), take_rows(arena, &rows, batch.labels, S, IGNORED));
+    engine_micro(engine, pass);
+    distance_add(&d, engine_logits(engine), theirs + (rows.real ? rows.first * row : 0), rows.real * row);
+    if (v->passes == 1) dump_logits(v, &rows, engine_logits(engine), B, S, dump);
+  }
   report(v, "logits", distance(v, &d), v->tolerance.logits);
   free(theirs);
-  dump_logits(v, &rows, engine_logits(engine), B, S, dump);
   compare_gradients(v, engine, ref, dump);
   StepResult step = engine_update(engine, 1, 0); /* last: it gives the loss over all ranks */
   float loss = (float)step.loss, want;
@@ -181,24 +187,29 @@ static void verify_batch(Verify *v, const char *path, const char *dump_path) {
 
 /* --- training steps ----------------------------------------------------------------------------------------------------------- */
 
+static void train_pass(const Verify *v, Arena *arena, Engine *engine, const ReferenceTraining *t, int step, int64_t pass) {
+  int64_t S = t->row - 1;
+  Rows rows = deal(v, t->rows, pass);
+  int32_t *tokens = take_rows(arena, &rows, t->tokens + step * t->rows * t->row, t->row, IGNORED);
+  int32_t *ids = arena_array(arena, int32_t, rows.per * S), *labels = arena_array(arena, int32_t, rows.per * S);
+  for (int64_t r = 0; r < rows.per; r++)
+    for (int64_t i = 0; i < S; i++) {
+      ids[r * S + i] = tokens[r * t->row + i] < 0 ? 0 : tokens[r * t->row + i];
+      labels[r * S + i] = tokens[r * t->row + i + 1];
+    }
+  engine_batch(engine, ids, labels);
+  engine_micro(engine, pass);
+}
+
 static void verify_training(Verify *v, const char *path) {
   Arena *arena = arena_open();
   ReferenceTraining *t = reference_training_open(arena, path, v->model.vocab);
   int64_t S = t->row - 1;
-  Rows rows = deal(v, t->rows);
   AdamW adam = {t->beta1, t->beta2, t->eps, t->weight_decay};
-  Engine *engine = open_engine(v, arena, &rows, S, (double)(t->rows * S), false, &adam, t->clip);
+  Engine *engine = open_engine(v, arena, deal(v, t->rows, 0).per, S, (double)(t->rows * S), false, &adam, t->clip);
   double worst_loss = 0, worst_norm = 0;
   for (int s = 0; s < t->steps; s++) {
-    int32_t *tokens = take_rows(arena, &rows, t->tokens + s * t->rows * t->row, t->row, IGNORED);
-    int32_t *ids = arena_array(arena, int32_t, rows.per * S), *labels = arena_array(arena, int32_t, rows.per * S);
-    for (int64_t r = 0; r < rows.per; r++)
-      for (int64_t i = 0; i < S; i++) {
-        ids[r * S + i] = tokens[r * t->row + i] < 0 ? 0 : tokens[r * t->row + i];
-        labels[r * S + i] = tokens[r * t->row + i + 1];
-      }
-    engine_batch(engine, ids, labels);
-    engine_micro(engine, 0);
+    for (int64_t pass = 0; pass < v->passes; pass++) train_pass(v, arena, engine, t, s, pass);
     StepResult step = engine_update(engine, s + 1, t->lr[s]);
     double loss = relative(step.loss, t->loss[s]), norm = relative(step.grad_norm, t->grad_norm[s]);
     worst_loss = loss <= worst_loss ? worst_loss : loss; /* keeps a NaN */
@@ -222,15 +233,18 @@ static const char run_text[] =
 static const char *const use_keys[] = {"run.tune", "parallel.", "precision.", "memory.", "device.", "cpu.", "gpu.", NULL};
 
 int cmd_verify(int argc, char **argv) {
-  const char *words[2] = {NULL, NULL}, *train = NULL, *dump = NULL;
+  const char *words[2] = {NULL, NULL}, *train = NULL, *dump = NULL, *passes = "1";
   char **keys = xmalloc(sizeof *keys * (size_t)(argc + 2));
   int nwords = 0, nkeys = 1;
   keys[0] = argv[0];
   for (int i = 1; i < argc; i++) {
-    bool option = !strcmp(argv[i], "--train") || !strcmp(argv[i], "--dump");
-    if (option && i + 1 == argc) fail(FAIL_INPUT, "%s needs a file\nhelp: hpctrain help verify", argv[i]);
+    const char **option = !strcmp(argv[i], "--train")    ? &train
+                          : !strcmp(argv[i], "--passes") ? &passes
+                          : !strcmp(argv[i], "--dump")   ? &dump
+                                                         : NULL;
+    if (option && i + 1 == argc) fail(FAIL_INPUT, "%s needs a word\nhelp: hpctrain help verify", argv[i]);
     if (option)
-      *(argv[i][2] == 't' ? &train : &dump) = argv[i + 1], i++;
+      *option = argv[++i];
     else if (strchr(argv[i], '='))
       keys[nkeys++] = argv[i];
     else if (nwords < 2)
@@ -241,6 +255,9 @@ int cmd_verify(int argc, char **argv) {
   if (nwords < 2) fail(FAIL_INPUT, "verify needs a model's folder and a reference\nhelp: hpctrain help verify");
   words_refuse_keys("verify", nkeys, keys, use_keys);
   Verify v = {.arena = arena_open(), .folder = words[0]};
+  if (!num_parse_int(passes, &v.passes) || v.passes < 1 || v.passes > PASSES_MOST)
+    fail(FAIL_INPUT, "--passes %s: from 1 to %d\nhelp: hpctrain help verify", passes, PASSES_MOST);
+  if (dump && v.passes > 1) fail(FAIL_INPUT, "--dump takes a batch in one pass\nhelp: leave --passes out");
   Text warnings = {0};
   keys[nkeys++] = (char *)arena_printf(v.arena, "model.from=%s", v.folder);
   v.comm = comm_boot(&argc, &argv);
