@@ -18,8 +18,11 @@ extern const Command commands[];
 extern const int ncommands;
 const Command *command_find(const char *name); /* or NULL */
 
-/* Takes --ranks N or --ranks=N out of argv; 1 when it is not there. */
+/* Take a word out of argv.  NAME VALUE or NAME=VALUE: the value, NULL when it is not there; as a number from 1 on; 1 of --ranks. */
+const char *words_take(int *argc, char **argv, const char *name);
+int words_take_number(int *argc, char **argv, const char *name, int fallback);
 int words_take_ranks(int *argc, char **argv);
+bool words_take_flag(int *argc, char **argv, const char *name);
 
 /* An input error for a word section.key=value that begins with none of `used`: the command would not look at it. */
 void words_refuse_keys(const char *command, int argc, char **argv, const char *const *used);

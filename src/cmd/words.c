@@ -8,22 +8,40 @@
 
 enum { RANKS_MOST = 1 << 20 };
 
-int words_take_ranks(int *argc, char **argv) {
-  int64_t ranks = 1;
+const char *words_take(int *argc, char **argv, const char *name) {
+  const char *value = NULL;
+  size_t n = strlen(name);
   int left = 0;
   for (int i = 0; i < *argc; i++) {
-    bool alone = !strcmp(argv[i], "--ranks"), joined = !strncmp(argv[i], "--ranks=", 8);
-    if (!alone && !joined) {
+    bool alone = !strcmp(argv[i], name), joined = !strncmp(argv[i], name, n) && argv[i][n] == '=';
+    if (!alone && !joined)
       argv[left++] = argv[i];
-      continue;
-    }
-    const char *value = joined ? argv[i] + 8 : i + 1 < *argc ? argv[++i] : "";
-    if (!num_parse_int(value, &ranks) || ranks < 1 || ranks > RANKS_MOST)
-      fail(FAIL_INPUT, "--ranks wants a number from 1 to %d, not '%.40s'", RANKS_MOST, value);
+    else
+      value = joined ? argv[i] + n + 1 : i + 1 < *argc ? argv[++i] : "";
   }
   *argc = left;
-  return (int)ranks;
+  return value;
 }
+
+bool words_take_flag(int *argc, char **argv, const char *name) {
+  int left = 0;
+  for (int i = 0; i < *argc; i++)
+    if (strcmp(argv[i], name)) argv[left++] = argv[i];
+  bool found = left < *argc;
+  *argc = left;
+  return found;
+}
+
+int words_take_number(int *argc, char **argv, const char *name, int fallback) {
+  const char *text = words_take(argc, argv, name);
+  int64_t value;
+  if (!text) return fallback;
+  if (!num_parse_int(text, &value) || value < 1 || value > RANKS_MOST)
+    fail(FAIL_INPUT, "%s wants a number from 1 to %d, not '%.40s'", name, RANKS_MOST, text);
+  return (int)value;
+}
+
+int words_take_ranks(int *argc, char **argv) { return words_take_number(argc, argv, "--ranks", 1); }
 
 void words_refuse_keys(const char *command, int argc, char **argv, const char *const *used) {
   for (int i = 1; i < argc; i++) {

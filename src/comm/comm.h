@@ -28,6 +28,8 @@ Comm *comm_boot(int *argc, char ***argv);
 Comm *comm_self(void);
 /* Rank 0 of so many on this node, for plans: what is compiled with it is what they would run, and none of it can be run. */
 Comm *comm_plan(int ranks);
+/* The same on nodes of per_node ranks each, which divides ranks. */
+Comm *comm_plan_nodes(int ranks, int per_node);
 void comm_set_error_file(Comm *comm, const char *path);
 void comm_close(Comm *comm); /* finalises in the right order; all ranks */
 

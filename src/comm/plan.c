@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* N ranks on this node that are only thought of: sizes, a mesh and a share of the cores as rank 0 of them would see, for what
+/* N ranks that are only thought of: sizes, a mesh and a share of the cores as rank 0 of them would see, for what
  * is compiled and never run.  Whatever would need the others is a mistake of ours. */
 #include <stdio.h>
 #include <string.h>
@@ -48,11 +48,15 @@ static const CommTransport transport_plan = {
     .op_release = never_op,
 };
 
-Comm *comm_plan(int ranks) {
-  CHECK(ranks >= 1);
+Comm *comm_plan(int ranks) { return comm_plan_nodes(ranks, ranks); }
+
+Comm *comm_plan_nodes(int ranks, int per_node) {
+  CHECK(ranks >= 1 && per_node >= 1 && ranks % per_node == 0);
   Comm *comm = comm_self();
   comm->transport = &transport_plan;
-  comm->size = comm->local_size = ranks;
+  comm->size = ranks;
+  comm->local_size = per_node;
+  comm->nodes = ranks / per_node;
   comm->planned = true;
   snprintf(comm->describe, sizeof comm->describe, "%d rank%s planned; no MPI", ranks, ranks == 1 ? "" : "s");
   return comm;

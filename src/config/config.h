@@ -198,6 +198,9 @@ Config *config_load(Arena *arena, int argc, char **argv, int nranks);
 /* The same from a text in memory, such as a checkpoint's run file; name is what errors call it. */
 Config *config_parse(Arena *arena, const char *name, const char *text, int argc, char **argv);
 
+/* The words that "section.key", a choice, may be; NULL at the end. */
+const char *const *config_choices(const char *key);
+
 /* Names that model.preset may have, NULL at the end.  Kept, not copied.  Unset, any name passes. */
 void config_set_presets(const char *const *names);
 

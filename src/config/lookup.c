@@ -19,6 +19,12 @@ const Key *key_find_path(const char *path) {
   return NULL;
 }
 
+const char *const *config_choices(const char *key) {
+  const Key *row = key_find_path(key);
+  CHECK(row && row->choices);
+  return row->choices;
+}
+
 const char *key_path(const Key *key, char out[80]) {
   snprintf(out, 80, "%s%s%s", key->section, *key->section ? "." : "", key->name);
   return out;

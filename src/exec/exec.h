@@ -56,10 +56,6 @@ extern const char *const compile_stages[]; /* in order; NULL at the end */
 Program *compile(Arena *arena, const Graph *g, const StateTable *table, const Choices *choices, const char *name, bool first,
                  bool last, const CompileWatch *watch);
 
-/* profile.c: arithmetic of the program's products and attention; *again: that part of it which is done a second time to save
- * memory. */
-double program_flops(const Program *program, double *again);
-
 /* --- job ------------------------------------------------------------------------------------------------------------------ */
 
 typedef struct Job Job;
@@ -85,8 +81,9 @@ typedef struct JobMemory {
   size_t files;                             /* what is offloaded to files */
 } JobMemory;
 JobMemory job_memory(const Job *job);
+int job_programs(const Job *job); /* how many were added */
 const Program *job_program(const Job *job, int program);
-VarHome job_home(const Job *job, const char *name); /* of a Var that a program has */
+const char *job_program_name(const Job *job, int program);
 
 JobStart job_start(Job *job);
 

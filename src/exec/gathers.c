@@ -1,9 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Which gathers may read other ranks' memory by themselves (comm_copies).  Nobody tells a rank that another is reading, so this
- * is for Vars that hardly anybody writes: states.  Programs that gather them leave them as they are; one that writes them does so
- * behind a reduction over the ranks that gather, as the update does behind that of the gradient's norm; the host writes them before
- * the first run.  Pure: all ranks decide alike. */
-#include "src/exec/job.h"
+#include "src/exec/gathers.h"
+
+#include "src/exec/private.h"
 
 static bool is_state(const Program *p, const StepArg *arg) {
   const Buffer *b = &p->buffers[arg->place.buffer];

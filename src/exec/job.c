@@ -93,13 +93,11 @@ int job_add(Job *job, const Program *program, const char *name) {
 
 JobMemory job_memory(const Job *job) { return job->memory; }
 
-VarHome job_home(const Job *job, const char *name) {
-  int i = job_find_var(job, name);
-  CHECK(i >= 0);
-  return job->vars.at[i].var->home;
-}
+int job_programs(const Job *job) { return job->programs.n; }
 
 const Program *job_program(const Job *job, int program) { return job->programs.at[program].program; }
+
+const char *job_program_name(const Job *job, int program) { return job->programs.at[program].name; }
 
 /* Nodes with other libraries would choose other rows, and other bits. */
 static void agree_on_rows(const Job *job) {

@@ -5,6 +5,7 @@
 #define EXEC_JOB_H
 
 #include "src/exec/files.h"
+#include "src/exec/gathers.h"
 #include "src/exec/private.h"
 
 typedef struct Product Product; /* tune.c */
@@ -132,12 +133,6 @@ void job_resolve(Job *job, JobProgram *p);
 /* Ends the job when a product that was just built does not multiply. */
 void job_check_products(Job *job, JobProgram *p);
 void job_fill_tables(const Job *job, const JobProgram *p);
-
-/* gathers.c, pure: whether a step starts a gather of a state where it lies; whether any over this axis does; whether such gathers
- * may go by comm_copies as far as this program is concerned. */
-bool gather_reads_state(const Program *p, const Step *step);
-bool gathers_states(const Program *p, int64_t axis);
-bool gathers_may_copy(const Program *p, int64_t axis);
 
 /* inputs.c: what the host writes between runs, on its way to the device. */
 Inputs *job_inputs_open(Job *job);

@@ -2,23 +2,12 @@
 #include "src/report/flops.h"
 
 #include <math.h>
-#include <string.h>
 
 Flops flops_per_token(const FlopsShape *s) {
   double products = 6 * (double)(s->parameters - s->embedding_parameters) - s->spared_products;
   double attentions = 6 * (double)s->layers - 4 * (double)s->spared_attentions;
   double attention = attentions * (double)s->heads * (double)s->head_dim * (double)s->seq_len;
   return (Flops){.causal = products + attention, .full = products + 2 * attention};
-}
-
-double flops_peak_bf16(const char *card) {
-  static const struct {
-    const char *part;
-    double peak;
-  } cards[] = {{"A100", 312e12}, {"H100 PCIe", 756e12}, {"H100", 989e12}, {"H200", 989e12}, {"B200", 2250e12}};
-  for (size_t i = 0; i < sizeof cards / sizeof *cards; i++)
-    if (strstr(card, cards[i].part)) return cards[i].peak;
-  return 0;
 }
 
 double speed_tokens(double tokens, double seconds) { return seconds > 0 && tokens > 0 ? tokens / seconds : NAN; }

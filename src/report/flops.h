@@ -22,9 +22,6 @@ typedef struct Flops {
  * attention is 4 of 6. */
 Flops flops_per_token(const FlopsShape *shape);
 
-/* Of a GPU by the name that its driver gives, dense, in bf16 with sums in float32; 0: unknown.  From data sheets. */
-double flops_peak_bf16(const char *card);
-
 /* How fast a job goes; 0 is unknown throughout. */
 typedef struct Speed {
   Flops per_token;

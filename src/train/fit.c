@@ -5,6 +5,7 @@
 #include <string.h>
 
 #include "src/base/memory.h"
+#include "src/exec/cost.h"
 #include "src/exec/memory.h"
 
 /* --- the line --------------------------------------------------------------------------------------------------------------- */

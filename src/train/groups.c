@@ -171,6 +171,18 @@ static Sum sum_of(const Members *m, int group) {
   return sum;
 }
 
+Flops members_flops(const Members *members, const Config *c, const ModelConfig *m) {
+  int64_t table, all = model_parameters(m, &table);
+  return flops_per_token(&(FlopsShape){.parameters = all,
+                                       .embedding_parameters = m->tied ? 0 : table,
+                                       .layers = m->layers,
+                                       .heads = m->heads,
+                                       .head_dim = m->head_dim,
+                                       .seq_len = c->train.seq_len,
+                                       .spared_products = members->spared_products,
+                                       .spared_attentions = members->spared_attentions});
+}
+
 double members_saved_bytes(const Members *m) {
   Sum sum = sum_of(m, -2);
   return sizeof(float) * (double)(sum.all + 2 * sum.trained);

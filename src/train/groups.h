@@ -7,6 +7,7 @@
 #include "src/config/config.h"
 #include "src/model/model.h"
 #include "src/pass/pass.h"
+#include "src/report/flops.h"
 
 typedef struct Member {
   const char *name;
@@ -33,6 +34,9 @@ Members *members_of_model(Arena *arena, const Config *c, const ModelConfig *mode
 
 /* Bytes of a checkpoint: all parameters, and the moments of those that are trained. */
 double members_saved_bytes(const Members *members);
+
+/* Of a token, at the run's sequence length; members of the whole model. */
+Flops members_flops(const Members *members, const Config *c, const ModelConfig *model);
 
 /* Lines of a label, a blank and a text: "params", then a "group" each. */
 void members_print(const Members *members, const Config *c, Text *lines);

@@ -10,6 +10,7 @@
 #include "src/base/clock.h"
 #include "src/base/process.h"
 #include "src/base/version.h"
+#include "src/dev/machine.h"
 #include "src/report/environment.h"
 #include "src/report/human.h"
 #include "src/train/run.h"
@@ -100,20 +101,6 @@ static void open_data(Run *run) {
                           .every = (int64_t)c->log.every.value};
 }
 
-static void measure_model(Run *run) {
-  const ModelConfig *m = &run->model;
-  int64_t table, all = model_parameters(m, &table);
-  FlopsShape shape = {.parameters = all,
-                      .embedding_parameters = m->tied ? 0 : table,
-                      .layers = m->layers,
-                      .heads = m->heads,
-                      .head_dim = m->head_dim,
-                      .seq_len = run->config->train.seq_len,
-                      .spared_products = run->members->spared_products,
-                      .spared_attentions = run->members->spared_attentions};
-  run->shape.speed = (Speed){.per_token = flops_per_token(&shape), .devices = comm_size(run->comm)};
-}
-
 /* --- engine --------------------------------------------------------------------------------------------------------------- */
 
 static void open_engine(Run *run) {
@@ -121,7 +108,8 @@ static void open_engine(Run *run) {
   int threads = c->cpu.threads ? (int)c->cpu.threads : comm_core_share(run->comm);
   run->dev = setup_device(c, run->comm, threads, run->folder->path);
   DevCard card;
-  if (dev_card(run->dev, &card) && c->precision.compute == PRECISION_BF16) run->shape.speed.peak = flops_peak_bf16(card.name);
+  const Machine *machine = dev_card(run->dev, &card) ? machine_of_card(card.name) : NULL;
+  if (machine && c->precision.compute == PRECISION_BF16) run->shape.speed.peak = machine->narrow;
   EngineOptions o = setup_options(c, &run->model, threads);
   o.sequences = run->batch.micro;
   o.passes = run->batch.passes;
@@ -290,7 +278,7 @@ Run *run_open(int argc, char **argv) {
   load_model(run);
   open_folder(run);
   open_data(run);
-  measure_model(run);
+  run->shape.speed = (Speed){.per_token = members_flops(run->members, run->config, &run->model), .devices = comm_size(run->comm)};
   run_find(run);
   begin_attempt(run);
   comm_barrier(run->comm);

@@ -9,7 +9,7 @@ plan() { expect_run "$1" "$hpctrain" plan t.yaml "${@:2}"; }
 test_a_plan_tells_all() {
   write_run
   plan 0 --ranks 2
-  expect_equal "$(sed -n 's/^\([a-z][a-z]*\) .*/\1/p' out | tr '\n' ' ')" 'device model params batch memory moves disk data '
+  expect_equal "$(sed -n 's/^\([a-z][a-z]*\) .*/\1/p' out | tr '\n' ' ')" 'device model params batch fits moves disk data '
   expect_out '^batch  12 x 16 = 192 tokens = 2 ranks x 6 x 1 pass$'
   expect_out '^data .*; 10 steps, [0-9.]+ epochs$'
   expect_run 0 "$hpctrain" plan
@@ -22,7 +22,7 @@ test_memory_is_what_the_run_allocates() {
   write_run
   for strategy in no_shard full_shard; do
     plan 0 --ranks=2 parallel.strategy=$strategy train.micro_batch_size=2
-    planned=$(sed -n 's/^memory \([0-9.]*\) MiB.*/\1/p' out)
+    planned=$(sed -n 's/^fits   \([0-9.]*\) MiB.*/\1/p' out)
     train 2 run.folder=$strategy parallel.strategy=$strategy train.micro_batch_size=2 train.stop_after=1steps run.debug=[mem]
     allocated=$(sed -n 's/^note *mem arena *\([0-9]*\) bytes/\1/p' out)
     expect_equal "$planned" "$(awk -v n="$allocated" 'BEGIN { printf "%.1f", n / 1048576 }')"
@@ -48,7 +48,7 @@ data: {train: data.bin}
 train: {seq_len: 128, duration: 1000 steps, global_batch_size: 64 sequences, lr: 3e-4, schedule: constant}
 END
   expect_run 0 "$hpctrain" plan 7b.yaml parallel.strategy=full_shard --ranks 64
-  expect_out '^       activations .*, parameters 0.4, moments 0.8, other 0.0$'
+  expect_out '^       activations .* parameters 0.4, moments 0.8, other 0.0$'
   expect_out '^moves  gathers 5[0-9.]* GB, reductions 26[0-9.]* GB a step and rank$'
   expect_run 0 "$hpctrain" plan 7b.yaml parallel.strategy=full_shard precision.moments=bf16 --ranks 64
   expect_out '^       activations .*, parameters 0.4, moments 0.4, other 0.0$'
@@ -67,7 +67,7 @@ test_the_large_run_file_is_accepted() {
     expect_out '; 476837 steps, '
   done
   expect_run 2 "$hpctrain" plan "$srcdir/jobs/llama7b.yaml" --ranks 8 # without data the rest is told
-  expect_out '^memory '
+  expect_out '^(fits|short|memory) '
 }
 
 test_presets_have_the_size_of_their_name() {
@@ -100,7 +100,7 @@ test_what_is_wrong_is_told_before_a_job_starts() {
   expect_err "^error: a warmup of 2 and a decay of 9 steps are more than the run's 10$"
   plan 2 data.train=none.bin
   expect_err 'none.bin'
-  expect_out '^memory ' # the rest is told all the same
+  expect_out '^fits ' # the rest is told all the same
   truncate -s -1 data.bin
   plan 2
   expect_err 'data.bin'
@@ -120,6 +120,103 @@ test_weights_unlike_the_config_are_told() {
   cp "$srcdir/test/golden/llama-headdim/model.safetensors" a
   plan 2 model.from=a
   expect_err '^error: a/model.safetensors: .* is .*, the model.s config wants '
+}
+
+# --- on GPUs that are not there -----------------------------------------------------------------------------------------------
+
+write_7b() {
+  write_run
+  cat > t.yaml << 'END'
+hpctrain: 1
+run: {name: 7b}
+model: {preset: llama2-7b}
+data: {train: data.bin}
+train: {seq_len: 4096, duration: 1000 steps, global_batch_size: 64 sequences, micro_batch_size: 8, lr: 3e-4, schedule: constant}
+precision: {compute: bf16}
+END
+}
+
+test_time_and_cost_on_a_gpu() {
+  write_7b
+  plan 0 --gpu h200 --ranks 8 train.micro_batch_size=2
+  expect_equal "$(sed -n 's/^\([a-z][a-z]*\) .*/\1/p' out | tr '\n' ' ')" 'model params batch fits time moves run disk data '
+  expect_out '^fits   [0-9.]+ of 140.4 GiB, peak in backward of layers.31, '
+  expect_out '^time   [0-9.]+ s/step, [0-9.]+k tok/s/GPU \(within 15 %\), MFU [0-9.]+ % causal, [0-9.]+ % full$'
+  expect_out '^       products [0-9.]+, attention [0-9.]+, .*exposed gathers '
+  expect_out '^moves .* a step and rank, [0-9]+ % hidden$'
+  expect_out '^run    [^,]*, [0-9.]+ GPU-hours, done 20[-0-9]+ '
+  plan 0 device.kind=cuda # of no known kind
+  expect_out '^memory [0-9.]+ GiB a rank, peak in '
+  expect_out '^time   -: '
+  plan 0 --gpu=cpu --ranks 8
+  ! grep -q '^time' out
+}
+
+# Applying what is suggested makes the run fit.
+test_suggestions_hold() {
+  local words
+  write_7b
+  plan 0 --gpu h100 --ranks 4
+  expect_out '^short  [0-9.]+ GiB: [0-9.]+ of 79.6 GiB, '
+  expect_out '^help   [^ ]+ .* [0-9.]+ GiB less, [0-9.]+ % slower$'
+  sed -nE '/^help /,/^[a-z]/ { /^(help|    ) *(.*[^ ]) +[0-9.]+ GiB less.*/ { s//\2/p } }' out > suggestions
+  [ -s suggestions ]
+  while read -r words; do
+    sed -i '/^train/s/, micro_batch_size: 8//' t.yaml # given twice would be an error
+    case $words in *micro*) ;; *) words="$words train.micro_batch_size=8" ;; esac
+    case $words in *ranks*) ;; *) words="$words --ranks 4" ;; esac
+    # shellcheck disable=SC2086
+    plan 0 --gpu h100 $words
+    expect_out '^fits '
+  done < suggestions
+}
+
+# Where no change is enough, several together are.
+test_changes_are_combined() {
+  write_7b
+  sed -i 's/llama2-7b/llama2-13b/' t.yaml
+  plan 0 --gpu a100 --ranks 4 train.micro_batch_size=16
+  expect_out '^help   [a-z_.]+=[^ ]* [a-z_.]+=[^ ]* .* GiB less, [0-9.]+ % slower$'
+  plan 0 --gpu a100 --ranks 1 train.micro_batch_size=1 memory.recompute=block
+  expect_out '^short '
+}
+
+test_a_sweep_marks_the_fastest_that_fits() {
+  write_7b
+  plan 0 --gpu h100 --ranks 8 --sweep
+  expect_out '^  full_shard .* best$'
+  expect_equal "$(grep -c ' best$' out)" 1
+  expect_out '^  no_shard .* short$'
+  # the table's first row is the best, and what does not fit comes last
+  sed -n '/^  strategy/,/^[a-z]/p' out | sed '1d;$d' | awk '/short$/ { short = 1; next } short || /GiB .*k.*best$/ && NR > 1 { exit 1 }'
+  plan 0 --sweep run.name=x model.preset=llama-5m train.seq_len=64
+  ! grep -q ' best$' out # nobody knows how fast
+}
+
+test_the_largest_model_is_planned_at_once() {
+  local begin=$SECONDS
+  write_7b
+  plan 0 --gpu h100 --ranks 16384 model.preset=llama3.1-405b train.seq_len=8192 train.global_batch_size=16384sequences \
+    train.micro_batch_size=1
+  expect_out '^model  llama3.1-405b 406B parameters'
+  expect_out '^short '
+  expect_out '^help .*memory.recompute=block'
+  [ $((SECONDS - begin)) -lt $((10 * slowdown)) ]
+}
+
+test_words_about_gpus_are_checked() {
+  write_7b
+  plan 2 --gpu h300
+  expect_err "^error: --gpu: no GPU is known by the name 'h300'$"
+  expect_err '^help: h200, .*a100, b200, cpu$'
+  plan 2 --gpu h200 --ranks 12 --gpus-per-node 8
+  expect_err '^error: 12 ranks are no whole number of nodes with 8 GPUs$'
+  plan 2 --gpu h200 device.kind=cpu
+  expect_err '^error: --gpu h200 and device.kind=cpu$'
+  plan 2 --gpu h200 --ranks 5
+  expect_err 'global_batch_size does not split'
+  plan 2 --gpus-per-node 0
+  expect_err '^error: --gpus-per-node wants a number'
 }
 
 check_main "$@"

@@ -1,0 +1,58 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* What the files of hpctrain plan share.  Private to them.
+ *
+ *   plan.c          the command: from its words to a prospect
+ *   plan_print.c    what is said of it
+ *   plan_trials.c   other settings, each compiled in a process of its own
+ *   plan_choose.c   which ones: suggestions where the run does not fit, and --sweep */
+#ifndef CMD_PLAN_H
+#define CMD_PLAN_H
+
+#include "src/report/human.h"
+#include "src/train/prospect.h"
+
+/* What was asked for. */
+typedef struct PlanWords {
+  int argc; /* run file and keys: argv[1] … */
+  char **argv;
+  int ranks, per_node;    /* per_node 0: not said */
+  const Machine *machine; /* NULL: not known */
+} PlanWords;
+
+/* plan.c: ends the process where this cannot be.  kind, may be NULL: what device.kind: auto is here, and why. */
+Config *plan_config(Arena *arena, const PlanWords *words, const char **kind);
+Prospect *plan_prospect(Arena *arena, const Config *config, const PlanWords *words, Text *warnings);
+
+/* plan_print.c */
+void plan_print(const Prospect *p, const char *kind);
+void plan_print_run(const Prospect *p, int64_t steps);        /* how long it takes; nothing where nobody knows */
+const char *plan_amount(char out[HUMAN_TEXT], double nbytes); /* "77.4 GiB", "3.1 MiB" */
+
+/* --- plan_trials.c ----------------------------------------------------------------------------------------------------------- */
+
+enum { TRIAL_WORDS = 5 };
+
+typedef struct Trial {
+  const char *words[TRIAL_WORDS]; /* keys that are set otherwise than the run says; NULL behind the last */
+  int ranks;                      /* 0: as many as the run has */
+  bool known;                     /* it was compiled; else it cannot be, or the chain had ended before */
+  int64_t micro;
+  double nbytes, missing, tokens; /* of a rank; what it is short of; a second and rank, NaN where nobody knows */
+  const char *why;                /* it cannot be; NULL */
+} Trial;
+
+/* One after another, up to one that does not fit (a larger one would not either) or cannot be. */
+typedef struct TrialChain {
+  Trial *at;
+  int n;
+} TrialChain;
+
+/* Chains side by side, as many as there are cores. */
+void trials_run(Arena *arena, const PlanWords *words, TrialChain *chains, int n);
+
+/* --- plan_choose.c ----------------------------------------------------------------------------------------------------------- */
+
+void plan_suggest(const Prospect *p, const PlanWords *words); /* p does not fit */
+void plan_sweep(const Prospect *p, const PlanWords *words);
+
+#endif

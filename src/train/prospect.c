@@ -1,0 +1,86 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include "src/train/prospect.h"
+
+#include <math.h>
+#include <string.h>
+
+#include "src/base/memory.h"
+#include "src/train/fit.h"
+
+/* How often the programs run in a step of training; those that it does not name do not. */
+static double times_of(const char *program, int64_t passes) {
+  static const char *const once[] = {"micro", "micro.first", "micro.last", "update"};
+  for (size_t i = 0; i < sizeof once / sizeof *once; i++)
+    if (!strcmp(program, once[i])) return 1;
+  return !strcmp(program, "micro.middle") ? (double)(passes - 2) : 0;
+}
+
+static ForecastSite site_of(const Prospect *p) {
+  ForecastSite site = {.per_node = p->site.per_node, .copies = p->config->gpu.gathers == GATHERS_COPY};
+  if (p->site.machine) site.rates = machine_rates(p->site.machine);
+  for (int a = 0; a < MESH_AXES; a++) site.extent[a] = mesh_extent(p->mesh, (MeshAxis)a);
+  return site;
+}
+
+static void forecast(Prospect *p) {
+  ForecastSite site = site_of(p);
+  const Job *job = engine_job(p->engine);
+  for (int i = 0; i < job_programs(job); i++)
+    forecast_add(&p->step, job_program(job, i), &site, times_of(job_program_name(job, i), p->batch.passes));
+  p->timed = p->site.machine && !p->step.unknown;
+}
+
+static void open_engine(Prospect *p) {
+  const Config *c = p->config;
+  p->comm = comm_plan_nodes(p->site.ranks, p->site.per_node);
+  p->mesh = setup_mesh(c, p->comm);
+  EngineOptions o = setup_options(c, &p->model, c->cpu.threads ? (int)c->cpu.threads : comm_core_share(p->comm));
+  o.sequences = p->batch.micro;
+  o.passes = p->batch.passes;
+  o.nominal_tokens = (double)p->batch.tokens;
+  o.train = true;
+  o.eval = c->data.val.n > 0 || c->data.val_fraction > 0;
+  o.watch = p->site.watch;
+  o.traits = p->members->traits;
+  p->fit = fit_settle(p->arena, c, p->comm, p->mesh, &o, &(FitPlace){.gpu = p->site.machine ? (size_t)p->site.machine->memory : 0});
+  p->engine = engine_open(p->arena, NULL, p->comm, p->mesh, &o);
+}
+
+Prospect *prospect_open(Arena *arena, const Config *c, const ProspectSite *site, Text *warnings) {
+  Prospect *p = arena_new(arena, Prospect);
+  *p = (Prospect){.arena = arena, .config = c, .site = *site, .model = setup_model(arena, c, warnings)};
+  p->batch = config_check_batch(c, site->ranks);
+  p->members = members_of_model(arena, c, &p->model);
+  p->flops = members_flops(p->members, c, &p->model);
+  open_engine(p);
+  p->memory = memory_report(arena, engine_job(p->engine));
+  p->host = (double)job_memory(engine_job(p->engine)).host;
+  p->files = (double)job_memory(engine_job(p->engine)).files;
+  if (c->device.kind == DEVICE_KIND_CUDA) p->reserve = machine_reserve(site->ranks == 1);
+  p->capacity =
+      c->device.kind == DEVICE_KIND_CUDA ? site->machine ? site->machine->memory : 0 : (double)node_memory().total / site->per_node;
+  forecast(p);
+  return p;
+}
+
+void prospect_close(Prospect *p) {
+  engine_close(p->engine);
+  mesh_close(p->mesh);
+  comm_close(p->comm);
+}
+
+double prospect_bytes(const Prospect *p) {
+  return (double)p->memory->nbytes + p->reserve + (p->config->device.kind == DEVICE_KIND_CUDA ? 0 : p->host);
+}
+
+double prospect_short(const Prospect *p) {
+  double missing = prospect_bytes(p) - p->capacity;
+  return p->capacity > 0 && missing > 0 ? missing : 0;
+}
+
+Speed prospect_speed(const Prospect *p) {
+  bool known = p->site.machine && p->config->precision.compute != PRECISION_FP32;
+  return (Speed){.per_token = p->flops, .devices = p->site.ranks, .peak = known ? p->site.machine->narrow : 0};
+}
+
+double prospect_tokens(const Prospect *p) { return p->timed ? (double)p->batch.tokens / p->step.seconds : NAN; }
