@@ -18,10 +18,11 @@ const Command commands[] = {
     {"config", "before", RUN_WORDS " | --new | --doc",
      "prints the resolved run and where each value came from; --new: a starter file; --doc: doc/keys.md", false, cmd_config},
     {"help", "before", "[COMMAND|SECTION|KEY ...]", "explains", false, cmd_help},
-    {"plan", "before", RUN_WORDS " [--ranks N] [--gpus-per-node M] [--gpu NAME] [--sweep]",
+    {"plan", "before", RUN_WORDS " [--ranks N] [--gpus-per-node M] [--gpu NAME] [--sweep] [--memory-snapshot FILE]",
      "what the run on N ranks needs and how long it takes on such GPUs (h200 h100 h100-pcie a100 b200) or on cpu; what to change "
      "where "
-     "it does not fit; --sweep: other strategies and micro-batches; needs no ranks and no GPU",
+     "it does not fit; --sweep: other strategies and micro-batches; --memory-snapshot: for PyTorch's memory viewer; needs no ranks "
+     "and no GPU",
      false, cmd_plan},
     {"tokenize", "before", "OUT.bin TEXT ...", "makes a token file of text files, a token a byte; - is standard input", false,
      cmd_tokenize},

@@ -104,8 +104,10 @@ static void take_gpu(Arena *arena, PlanWords *w, const char *name) {
   w->argv = argv;
 }
 
-static PlanWords take_words(Arena *arena, int argc, char **argv, bool *sweep) {
+static PlanWords take_words(Arena *arena, int argc, char **argv, bool *sweep, const char **snapshot) {
   PlanWords w = {0};
+  *snapshot = words_take(&argc, argv, "--memory-snapshot");
+  if (*snapshot && !**snapshot) fail(FAIL_INPUT, "--memory-snapshot wants the name of a file to write");
   const char *gpu = words_take(&argc, argv, "--gpu");
   w.ranks = words_take_ranks(&argc, argv);
   w.per_node = words_take_number(&argc, argv, "--gpus-per-node", 0);
@@ -144,8 +146,8 @@ int cmd_plan(int argc, char **argv) {
   Arena *arena = arena_open();
   Text warnings = {0};
   bool sweep;
-  const char *kind;
-  PlanWords words = take_words(arena, argc, argv, &sweep);
+  const char *kind, *snapshot;
+  PlanWords words = take_words(arena, argc, argv, &sweep, &snapshot);
   const Config *c = plan_config(arena, &words, &kind);
   if (!words.machine) words.machine = machine_here(c);
   Prospect *p = plan_prospect(arena, c, &words, &warnings);
@@ -154,6 +156,7 @@ int cmd_plan(int argc, char **argv) {
   plan_print(p, kind);
   if (prospect_short(p) > 0) plan_suggest(p, &words);
   if (sweep) plan_sweep(p, &words);
+  if (snapshot) plan_snapshot(p->engine, snapshot);
   check_disk(p);
   fflush(stdout);
   check_weights(p);

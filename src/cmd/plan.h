@@ -4,6 +4,7 @@
  *   plan.c          the command: from its words to a prospect
  *   plan_print.c    what is said of it
  *   plan_trials.c   other settings, each compiled in a process of its own
+ *   plan_snapshot.c a step's memory as a picture
  *   plan_choose.c   which ones: suggestions where the run does not fit, and --sweep */
 #ifndef CMD_PLAN_H
 #define CMD_PLAN_H
@@ -27,6 +28,9 @@ Prospect *plan_prospect(Arena *arena, const Config *config, const PlanWords *wor
 void plan_print(const Prospect *p, const char *kind);
 void plan_print_run(const Prospect *p, int64_t steps);        /* how long it takes; nothing where nobody knows */
 const char *plan_amount(char out[HUMAN_TEXT], double nbytes); /* "77.4 GiB", "3.1 MiB" */
+
+/* plan_snapshot.c: --memory-snapshot */
+void plan_snapshot(const Engine *engine, const char *path);
 
 /* --- plan_trials.c ----------------------------------------------------------------------------------------------------------- */
 

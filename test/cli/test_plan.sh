@@ -29,6 +29,18 @@ test_memory_is_what_the_run_allocates() {
   done
 }
 
+# In PyTorch's format; its segment is what the run would allocate.
+test_a_picture_of_memory_needs_no_run() {
+  write_run
+  plan 0 --ranks 2 parallel.strategy=full_shard train.micro_batch_size=2 --memory-snapshot picture.pickle
+  expect_out '^wrote  picture\.pickle: [0-9]+ steps '
+  expect_run 2 "$hpctrain" plan t.yaml --memory-snapshot=
+  command -v python3 > /dev/null || { echo "note  skipped: no python3" >&2; return 0; }
+  read -r _ _ total < <(python3 "$srcdir/test/cli/snapshot.py" picture.pickle)
+  train 2 parallel.strategy=full_shard train.micro_batch_size=2 train.stop_after=1steps run.debug=[mem]
+  expect_equal "$total" "$(sed -n 's/^note *mem arena *\([0-9]*\) bytes/\1/p' out)"
+}
+
 test_checkpoints_have_the_planned_size() {
   local planned
   write_run
