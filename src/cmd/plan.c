@@ -142,6 +142,19 @@ static const Machine *machine_here(const Config *c) {
   return machine_of_card(cards[0].name);
 }
 
+/* Where memory.recompute: auto does not fit, the plan goes on with the least that a run could need, so that it can tell what helps.
+ */
+static const Config *settle_recompute(Arena *arena, const Config *c, PlanWords *w) {
+  Trial as_it_is = {0}, block = {.words = {"memory.recompute=block"}};
+  TrialChain chains[] = {{&as_it_is, 1}, {&block, 1}};
+  if (c->memory.recompute.choice != RECOMPUTE_AUTO) return c;
+  trials_run(arena, w, chains, 2);
+  if (as_it_is.known || !block.known) return c; /* else it is not for that */
+  fprintf(stderr, "warn   memory.recompute: auto: %s; planned as block\n", as_it_is.why);
+  *w = trial_words(arena, w, &block);
+  return plan_config(arena, w, NULL);
+}
+
 int cmd_plan(int argc, char **argv) {
   Arena *arena = arena_open();
   Text warnings = {0};
@@ -150,6 +163,7 @@ int cmd_plan(int argc, char **argv) {
   PlanWords words = take_words(arena, argc, argv, &sweep, &snapshot);
   const Config *c = plan_config(arena, &words, &kind);
   if (!words.machine) words.machine = machine_here(c);
+  c = settle_recompute(arena, c, &words);
   Prospect *p = plan_prospect(arena, c, &words, &warnings);
   if (warnings.n) fprintf(stderr, "warn   %s", warnings.at);
   text_close(&warnings);

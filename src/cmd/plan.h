@@ -51,6 +51,9 @@ typedef struct TrialChain {
   int n;
 } TrialChain;
 
+/* The run's words but for those that the trial sets, then the trial's. */
+PlanWords trial_words(Arena *arena, const PlanWords *run, const Trial *trial);
+
 /* Chains side by side, as many as there are cores. */
 void trials_run(Arena *arena, const PlanWords *words, TrialChain *chains, int n);
 

@@ -45,6 +45,7 @@ static const struct {
   const char *word;
   int classes;
 } changes[] = {
+    {"memory.recompute=auto", VALUES},
     {"memory.recompute=cheap", VALUES},
     {"memory.recompute=block", VALUES},
     {"memory.offload=[inputs]", VALUES},
@@ -76,8 +77,9 @@ static bool is_done(const Prospect *p, const char *word) {
     const char *word;
     bool done;
   } states[] = {
+      {"memory.recompute=auto", c->memory.recompute.choice >= RECOMPUTE_BLOCK},
       {"memory.recompute=cheap", c->memory.recompute.choice != RECOMPUTE_NONE},
-      {"memory.recompute=block", c->memory.recompute.choice == RECOMPUTE_BLOCK},
+      {"memory.recompute=block", c->memory.recompute.choice >= RECOMPUTE_BLOCK},
       {"parallel.strategy=", c->parallel.strategy == STRATEGY_FULL_SHARD || p->site.ranks == 1},
       {"parallel.accumulate=", c->parallel.accumulate == ACCUMULATE_SHARD || p->batch.passes == 1},
       {"parallel.units_alive=", c->parallel.units_alive == 1},

@@ -23,8 +23,7 @@ static bool same_key(const char *word, const char *other) {
   return !strncmp(word, other, n) && other[n] == '=';
 }
 
-/* The run's words but for those that the trial sets, then the trial's. */
-static PlanWords words_of(Arena *arena, const PlanWords *run, const Trial *trial) {
+PlanWords trial_words(Arena *arena, const PlanWords *run, const Trial *trial) {
   PlanWords w = *run;
   w.argv = arena_array(arena, char *, run->argc + TRIAL_WORDS + 1);
   w.argc = 0;
@@ -41,7 +40,7 @@ static PlanWords words_of(Arena *arena, const PlanWords *run, const Trial *trial
 static Result try_it(const PlanWords *run, const Trial *trial) {
   Arena *arena = arena_open();
   Text warnings = {0};
-  PlanWords w = words_of(arena, run, trial);
+  PlanWords w = trial_words(arena, run, trial);
   Prospect *p = plan_prospect(arena, plan_config(arena, &w, NULL), &w, &warnings);
   Result r = {p->batch.micro, prospect_bytes(p), prospect_short(p), prospect_tokens(p) / w.ranks};
   prospect_close(p);
