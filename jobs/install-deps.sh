@@ -2,9 +2,11 @@
 # SPDX-License-Identifier: Apache-2.0
 # Installs what building and testing need and this machine (Debian 12, Ubuntu 24.04 or alike) lacks.  Says so when it
 # installs, says nothing when all is there.  Not root: through sudo.
+#   jobs/install-deps.sh --tests     and what single tests want, which a laptop that only trains does without
 set -eu
+tests=${1-}
 
-# what tells that it is there (a command, a header, a library, a pkg-config module) and the package that brings it
+# what tells that it is there (a command, a header, a library, a pkg-config module, functions for a shell) and the package that brings it
 needs() {
   cat << 'END'
 command gcc gcc
@@ -24,6 +26,7 @@ module pmix libpmix-dev
 library libdnnl.so. libdnnl
 header stdio.h libc6-dev
 END
+  [ "$tests" != --tests ] || echo shell modules environment-modules
 }
 
 is_there() {
@@ -31,6 +34,7 @@ is_there() {
     command) command -v "$2" > /dev/null ;;
     module) command -v pkg-config > /dev/null && pkg-config --exists "$2" ;;
     library) /sbin/ldconfig -p | grep -qF "$2" ;;
+    shell) [ -e "/usr/share/$2/init/bash" ] || [ -e /usr/share/lmod ] ;; # Lmod is the same thing, and excludes the other
     header) [ -e "/usr/include/$2" ] ;;
   esac
 }

@@ -4,7 +4,7 @@
 #   test/run.sh [ROW…]      only these rows of test/plan
 set -eu
 cd "$(dirname "$0")/.."
-jobs/install-deps.sh
+jobs/install-deps.sh --tests
 [ -e configure ] || ./autogen.sh > /dev/null 2>&1 || ./autogen.sh # the second time with its words
 mkdir -p build
 cd build
