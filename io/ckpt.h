@@ -92,6 +92,10 @@ Ckpt *ckpt_find_newest(Comm *comm, const char *folder, bool verify, Text *warnin
 /* The committed steps in folder (as above), ascending; *n is 0 where there are none. */
 const int64_t *ckpt_list(Arena *arena, const char *folder, int *n);
 
+/* RUN/checkpoints where it is there, else folder itself; and a step's in that: "FOLDER/step-00000010" + end. */
+const char *ckpt_steps_folder(Arena *arena, const char *folder);
+char *ckpt_path(Arena *arena, const char *folder, int64_t step, const char *end);
+
 const char *ckpt_folder(const Ckpt *c); /* the step's */
 int64_t ckpt_step(const Ckpt *c);
 int64_t ckpt_nbytes(const Ckpt *c);
@@ -105,7 +109,32 @@ const CkptEntry *ckpt_find(const Ckpt *c, const char *path); /* NULL: not there 
 void ckpt_read(const Ckpt *c, const char *path, DType dtype, int64_t first, int64_t n, void *out);
 const char *ckpt_text(const Ckpt *c, Arena *arena, const char *name); /* of /run; NULL: not there */
 
-/* Every k-th dataset from the i-th on against its checksum; (0,1) is all. */
-bool try_ckpt_verify(const Ckpt *c, int i, int k, Why *why);
+/* Every k-th dataset from the i-th on against its checksum, by so many threads; (0,1) is all.  try_…: the first that is damaged;
+ * the other tells of each, in their order, and gives their number. */
+typedef void CkptTell(void *self, const char *damage);
+int ckpt_verify(const Ckpt *c, int i, int k, int threads, CkptTell *tell, void *self);
+bool try_ckpt_verify(const Ckpt *c, int i, int k, int threads, Why *why);
+
+/* --- tools -------------------------------------------------------------------------------------------------------------- */
+
+/* What one dataset of two checkpoints has become; numbers only where both have it in one shape and type. */
+typedef enum CkptChange { CKPT_SAME, CKPT_CHANGED, CKPT_RESHAPED, CKPT_ONLY_FIRST, CKPT_ONLY_SECOND } CkptChange;
+
+typedef struct CkptDiff {
+  const CkptEntry *a, *b; /* NULL: not there */
+  CkptChange change;
+  int64_t n;       /* elements that differ */
+  double most;     /* the largest difference; NaN where one of two is NaN and the other is not */
+  double relative; /* the root of the sum of squared differences over that of the first one's squares */
+} CkptDiff;
+
+/* Calls tell with every dataset of the two, by path.  Equal checksums count as equal; what else is there is read, and a dataset
+ * that cannot be read is an input error.  Gives the number of those that are not the same. */
+typedef void CkptDiffTell(void *self, const CkptDiff *diff);
+int ckpt_diff(const Ckpt *a, const Ckpt *b, CkptDiffTell *tell, void *self);
+
+/* A copy of the step in another folder (RUN or any): written aside, read back against the checksums, renamed.  False: nothing of
+ * it is left there.  A step of that name is never replaced. */
+bool try_ckpt_copy(const Ckpt *c, const char *folder, int threads, Why *why);
 
 #endif

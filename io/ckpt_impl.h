@@ -13,14 +13,8 @@ enum { CKPT_VERSION = 1 };
 #define CKPT_FILE "model.h5"
 #define CKPT_MANIFEST "manifest.json"
 
-/* "FOLDER/step-00000010" + end. */
-char *ckpt_path(Arena *arena, const char *folder, int64_t step, const char *end);
-
 /* The step of a name like "step-00000010", -1 for any other; *end is what follows the digits. */
 int64_t ckpt_parse_name(const char *name, const char **end);
-
-/* RUN/checkpoints where it is there, else folder itself. */
-const char *ckpt_steps_folder(Arena *arena, const char *folder);
 
 typedef struct CkptManifest {
   int64_t step, nbytes; /* of CKPT_FILE */
@@ -29,6 +23,13 @@ typedef struct CkptManifest {
   const CkptEntry *entries; /* sorted by path */
   int n_entries;
 } CkptManifest;
+
+/* Where a dataset's bytes lie in CKPT_FILE, in one piece, once type and shape are found to be the manifest's.  One thread at a
+ * time. */
+bool try_ckpt_locate(const Ckpt *c, const CkptEntry *e, int64_t *offset, Why *why);
+int64_t ckpt_entry_nbytes(const CkptEntry *e);
+/* Bytes of CKPT_FILE from offset on, for that dataset; from any thread. */
+bool try_ckpt_bytes(const Ckpt *c, const CkptEntry *e, int64_t offset, void *out, size_t nbytes, Why *why);
 
 bool try_manifest_write(const char *step_folder, const CkptManifest *m, Why *why);
 /* Checks all that is written in it; step against the folder's name where that is a step's. */

@@ -1,24 +1,25 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Loading: each rank opens the file by itself, read-only, and reads the ranges it wants; no MPI is needed, and how the file
- * was written does not show.  HDF5 sees a file only when the manifest fits it, follows no link out of it, and reads
- * only datasets that lie in it in one piece with the manifest's type and shape. */
+ * was written does not show.  HDF5 sees a file only when the manifest fits it, follows no link out of it, and says where a dataset
+ * lies: in one piece, with the manifest's type and shape.  Its bytes are then read past HDF5, by any number of threads. */
 #include <errno.h>
+#include <fcntl.h>
 #include <inttypes.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/stat.h>
+#include <unistd.h>
 
 #include "io/ckpt_impl.h"
 #include "io/h5.h"
-#include "src/base/hash.h"
-
-enum { PART = 4 << 20 }; /* bytes that are read at a time while verifying */
+#include "src/base/file.h"
 
 struct Ckpt {
   Arena *arena;
   const char *folder, *path; /* the step's; its HDF5 file */
   CkptManifest manifest;
   hid_t file, access; /* access: of datasets */
+  int fd;             /* the same file */
 };
 
 static herr_t refuse_link(const char *parent_file, const char *parent_group, const char *child_file, const char *child_group,
@@ -36,7 +37,9 @@ static bool open_file(Ckpt *c, Why *why) {
   c->access = H5Pcreate(H5P_DATASET_ACCESS);
   CHECK(c->access >= 0 && H5Pset_elink_cb(c->access, refuse_link, NULL) >= 0);
   c->file = H5Fopen(c->path, H5F_ACC_RDONLY, H5P_DEFAULT);
-  return c->file >= 0 || h5_why(why, c->path);
+  if (c->file < 0) return h5_why(why, c->path);
+  c->fd = open(c->path, O_RDONLY | O_CLOEXEC);
+  return c->fd >= 0 || why_not(why, "%s: %s", c->path, strerror(errno));
 }
 
 Ckpt *try_ckpt_open(const char *step_folder, Why *why) {
@@ -46,7 +49,8 @@ Ckpt *try_ckpt_open(const char *step_folder, Why *why) {
               .folder = arena_strdup(arena, step_folder),
               .path = arena_printf(arena, "%s/" CKPT_FILE, step_folder),
               .file = -1,
-              .access = -1};
+              .access = -1,
+              .fd = -1};
   if (try_manifest_read(arena, step_folder, &c->manifest, why) && open_file(c, why)) return c;
   ckpt_close(c);
   return NULL;
@@ -56,6 +60,7 @@ void ckpt_close(Ckpt *c) {
   if (!c) return;
   if (c->access >= 0) H5Pclose(c->access);
   if (c->file >= 0) H5Fclose(c->file);
+  if (c->fd >= 0) close(c->fd);
   arena_close(c->arena);
 }
 
@@ -103,38 +108,25 @@ static bool check_dataset(const CkptEntry *e, hid_t dataset, hid_t space) {
   return ok;
 }
 
-/* An open dataset; close both. */
-typedef struct Dataset {
-  hid_t id, space;
-} Dataset;
+int64_t ckpt_entry_nbytes(const CkptEntry *e) { return e->n * (e->is_text ? 1 : (int64_t)dtype_size(e->dtype)); }
 
-static bool open_dataset(const Ckpt *c, const CkptEntry *e, Dataset *d, Why *why) {
-  d->id = H5Dopen2(c->file, e->path, c->access);
-  d->space = d->id < 0 ? -1 : H5Dget_space(d->id);
-  if (d->space < 0) return h5_why(why, e->path);
-  return check_dataset(e, d->id, d->space) || why_not(why, "%s: type or shape is not the manifest's", e->path);
+bool try_ckpt_locate(const Ckpt *c, const CkptEntry *e, int64_t *offset, Why *why) {
+  hid_t dataset = H5Dopen2(c->file, e->path, c->access), space = dataset < 0 ? -1 : H5Dget_space(dataset);
+  bool opened = space >= 0, fits = opened && check_dataset(e, dataset, space);
+  haddr_t at = fits ? H5Dget_offset(dataset) : HADDR_UNDEF;
+  if (!opened) h5_why(why, e->path);
+  if (opened && !fits) why_not(why, "%s: type or shape is not the manifest's", e->path);
+  if (space >= 0) H5Sclose(space);
+  if (dataset >= 0) H5Dclose(dataset);
+  if (!fits) return false;
+  int64_t nbytes = ckpt_entry_nbytes(e), room = c->manifest.nbytes - nbytes;
+  *offset = (int64_t)at;
+  return (room >= 0 && at <= (haddr_t)room) || why_not(why, "%s: lies beyond the file's end", e->path);
 }
 
-static void close_dataset(Dataset *d) {
-  if (d->space >= 0) H5Sclose(d->space);
-  if (d->id >= 0) H5Dclose(d->id);
-}
-
-static bool read_range(const CkptEntry *e, const Dataset *d, int64_t first, int64_t n, void *out, Why *why) {
-  size_t size = dtype_size(e->dtype);
-  while (n) {
-    int64_t take = h5_select(d->space, e->rank, e->shape, first, n);
-    CHECK(take > 0 && take <= n);
-    hsize_t count = (hsize_t)take;
-    hid_t memory = H5Screate_simple(1, &count, NULL);
-    bool ok = memory >= 0 && H5Dread(d->id, h5_type(e->dtype), memory, d->space, H5P_DEFAULT, out) >= 0;
-    if (memory >= 0) H5Sclose(memory);
-    if (!ok) return h5_why(why, e->path);
-    out = (char *)out + (size_t)take * size;
-    first += take;
-    n -= take;
-  }
-  return true;
+bool try_ckpt_bytes(const Ckpt *c, const CkptEntry *e, int64_t offset, void *out, size_t nbytes, Why *why) {
+  if (fd_read_at(c->fd, out, nbytes, offset)) return true;
+  return why_not(why, "%s: %s", e->path, errno ? strerror(errno) : "the file ends too early");
 }
 
 static _Noreturn void fail_read(const Ckpt *c, const char *reason) {
@@ -143,65 +135,25 @@ static _Noreturn void fail_read(const Ckpt *c, const char *reason) {
 
 void ckpt_read(const Ckpt *c, const char *path, DType dtype, int64_t first, int64_t n, void *out) {
   Why why;
-  Dataset d = {-1, -1};
+  int64_t at, size = (int64_t)dtype_size(dtype);
   const CkptEntry *e = ckpt_find(c, path);
   if (!e) why_not(&why, "no dataset %s", path);
   if (e && (e->is_text || e->dtype != dtype)) why_not(&why, "%s is not %s", path, dtype_name(dtype));
   if (!e || e->is_text || e->dtype != dtype) fail_read(c, why.text);
   CHECK(first >= 0 && n >= 0 && first <= e->n && n <= e->n - first);
-  if (!open_dataset(c, e, &d, &why) || !read_range(e, &d, first, n, out, &why)) fail_read(c, why.text);
-  close_dataset(&d);
-}
-
-static bool read_text(const CkptEntry *e, const Dataset *d, char *out, Why *why) {
-  hid_t type = H5Dget_type(d->id);
-  bool ok = type >= 0 && H5Dread(d->id, type, H5S_ALL, H5S_ALL, H5P_DEFAULT, out) >= 0;
-  if (type >= 0) H5Tclose(type);
-  return ok || h5_why(why, e->path);
+  if (!try_ckpt_locate(c, e, &at, &why) || !try_ckpt_bytes(c, e, at + first * size, out, (size_t)(n * size), &why))
+    fail_read(c, why.text);
 }
 
 const char *ckpt_text(const Ckpt *c, Arena *arena, const char *name) {
   Why why;
-  Dataset d = {-1, -1};
+  int64_t at;
   const CkptEntry *e = ckpt_find(c, arena_printf(arena, "/run/%s", name));
   if (!e || !e->is_text) return NULL;
-  if (!open_dataset(c, e, &d, &why)) fail_read(c, why.text);
+  if (!try_ckpt_locate(c, e, &at, &why)) fail_read(c, why.text);
   char *text = arena_alloc(arena, (size_t)e->n + 1);
-  if (!read_text(e, &d, text, &why)) fail_read(c, why.text);
-  close_dataset(&d);
+  if (!try_ckpt_bytes(c, e, at, text, (size_t)e->n, &why)) fail_read(c, why.text);
   return text;
-}
-
-/* --- verifying ---------------------------------------------------------------------------------------------------------- */
-
-static bool hash_dataset(const CkptEntry *e, const Dataset *d, uint32_t *crc, Why *why) {
-  size_t size = e->is_text ? 1 : dtype_size(e->dtype);
-  int64_t most = e->is_text ? e->n : (int64_t)(PART / size);
-  char *part = xmalloc((size_t)(most < e->n ? most : e->n) * size);
-  bool ok = true;
-  *crc = 0;
-  for (int64_t first = 0; ok && first < e->n; first += most) {
-    int64_t n = e->n - first < most ? e->n - first : most;
-    ok = e->is_text ? read_text(e, d, part, why) : read_range(e, d, first, n, part, why);
-    if (ok) *crc = crc32c(*crc, part, (size_t)n * size);
-  }
-  free(part);
-  return ok;
-}
-
-static bool verify_entry(const Ckpt *c, const CkptEntry *e, Why *why) {
-  Dataset d = {-1, -1};
-  uint32_t crc;
-  bool ok = open_dataset(c, e, &d, why) && hash_dataset(e, &d, &crc, why);
-  close_dataset(&d);
-  if (!ok || crc == e->crc32c) return ok;
-  return why_not(why, "%s, checksum %08" PRIx32 ", manifest %08" PRIx32, e->path, crc, e->crc32c);
-}
-
-bool try_ckpt_verify(const Ckpt *c, int i, int k, Why *why) {
-  for (; i < c->manifest.n_entries; i += k)
-    if (!verify_entry(c, &c->manifest.entries[i], why)) return false;
-  return true;
 }
 
 /* --- the newest --------------------------------------------------------------------------------------------------------- */
@@ -219,7 +171,7 @@ static const int64_t *shared_list(Comm *comm, Arena *arena, const char *folder, 
 /* NULL on all ranks unless all ranks find it good; why is then the same on all. */
 static Ckpt *open_good(Comm *comm, const char *step_folder, bool verify, Why *why) {
   Ckpt *c = try_ckpt_open(step_folder, why);
-  bool ok = c && (!verify || try_ckpt_verify(c, comm_rank(comm), comm_size(comm), why));
+  bool ok = c && (!verify || try_ckpt_verify(c, comm_rank(comm), comm_size(comm), 1, why));
   if (!comm_any_reason(comm, !ok, why->text, sizeof why->text)) return c;
   ckpt_close(c);
   return NULL;

@@ -27,6 +27,11 @@ const Command commands[] = {
     {"tokenize", "before", "OUT.bin TEXT ...", "makes a token file of text files, a token a byte; - is standard input", false,
      cmd_tokenize},
     {"train", "during", RUN_WORDS, "trains, or goes on where the run's newest checkpoint is; the default command", true, cmd_train},
+    {"ckpt", "after", "ls|show|verify FOLDER | diff FOLDER FOLDER | copy FOLDER TO_FOLDER",
+     "the checkpoints of a run (its newest) or a step folder: listed, described, checked against their checksums, compared tensor "
+     "by "
+     "tensor (exit 1: they differ), copied elsewhere and checked there",
+     false, cmd_ckpt},
     {"profile", "after", "RUN_FOLDER [--rank N] [--rows N]",
      "where the time of the steps went that profile.steps has recorded, by kind, program and step", false, cmd_profile},
     {"generate", "after", "RUN_OR_STEP_FOLDER [--prompt TEXT] [--tokens N] [--temperature T] [--seed S] [section.key=value ...]",

@@ -44,7 +44,7 @@ static Ckpt *open_whole(const char *path) {
   Why why;
   Ckpt *c = try_ckpt_open(path, &why);
   if (!c) check_failed(__FILE__, __LINE__, "%s", why.text);
-  if (!try_ckpt_verify(c, 0, 1, &why)) check_failed(__FILE__, __LINE__, "%s", why.text);
+  if (!try_ckpt_verify(c, 0, 1, 2, &why)) check_failed(__FILE__, __LINE__, "%s", why.text);
   return c;
 }
 

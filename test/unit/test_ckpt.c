@@ -48,7 +48,7 @@ static const char *refusal(const char *name) {
   static Why why;
   why.text[0] = 0;
   Ckpt *c = try_ckpt_open(in_folder(name), &why);
-  if (c) try_ckpt_verify(c, 0, 1, &why);
+  if (c) try_ckpt_verify(c, 0, 1, 2, &why);
   ckpt_close(c);
   return why.text;
 }
@@ -57,7 +57,7 @@ TEST(what_is_saved_loads_and_verifies) {
   save(12);
   Ckpt *c = open_step("step-00000012");
   Why why;
-  EXPECT(try_ckpt_verify(c, 0, 1, &why) && case_holds_all(c, 12) && ckpt_n(c) == CKPT_CASES + 2);
+  EXPECT(try_ckpt_verify(c, 0, 1, 2, &why) && case_holds_all(c, 12) && ckpt_n(c) == CKPT_CASES + 2);
   const CkptEntry *e = ckpt_find(c, "/optim/m/deep");
   EXPECT(e && e->dtype == DT_F32 && e->rank == 4 && e->shape[2] == 3 && e->n == 12 && !ckpt_find(c, "/optim/x"));
   float x[2];
