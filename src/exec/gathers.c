@@ -1,6 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "src/exec/gathers.h"
 
+#include <string.h>
+
 #include "src/exec/private.h"
 
 static bool is_state(const Program *p, const StepArg *arg) {
@@ -8,9 +10,16 @@ static bool is_state(const Program *p, const StepArg *arg) {
   return b->class == BUFFER_VAR && p->graph->vars.at[b->var].class == VAR_STATE;
 }
 
+/* A state that lies within what is gathered of it lies elsewhere on each rank: peers find it where it belongs in the result. */
+static bool is_found(const Program *p, const Step *step) {
+  const char *within = p->graph->vars.at[p->buffers[step->in[0].place.buffer].var].within;
+  const Buffer *out = &p->buffers[step->out[0].place.buffer];
+  return !within || (out->class == BUFFER_VAR && !strcmp(p->graph->vars.at[out->var].name, within));
+}
+
 bool gather_reads_state(const Program *p, const Step *step) {
   return step->kind == STEP_COLLECTIVE_START && step->op == OP_ALL_GATHER && collective_count(step) > 0 &&
-         is_state(p, &step->in[0]);
+         is_state(p, &step->in[0]) && is_found(p, step);
 }
 
 static bool writes_state(const Program *p, const Step *step) {

@@ -1,6 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Copies where a value cannot be read or written in place.  Rebuilds the graph node by node; order is kept.
  * Needs: a scheduled graph.  Breaks nothing: a COPY is the same value. */
+#include <string.h>
+
 #include "src/fuse/stage.h"
 
 typedef struct Legalise {
@@ -100,13 +102,21 @@ static bool placeable(const Node *x) {
          x->op == OP_CONCAT;
 }
 
+bool fuse_var_is_loaded(const Graph *g, const char *var) {
+  for (int i = 0; i < g->nodes.n; i++)
+    if (graph_node(g, i)->op == OP_LOAD && !strcmp(graph_node(g, i)->name, var)) return true;
+  return false;
+}
+
 int target_chain(const Graph *g, const int *uses, int user, int input) {
   const Node *u = graph_node(g, user);
   int node = u->in[input];
   while (uses[node] == 1 && graph_node(g, node)->op == OP_RESHAPE && (u->op == OP_STORE || u->shape.rank == 1))
     node = graph_node(g, node)->in[0];
   const Node *x = graph_node(g, node);
-  return uses[node] == 1 && placeable(x) && !(x->op == OP_ATTENTION || x->op == OP_ATTENTION_GRAD) ? node : -1;
+  bool alone = uses[node] == 1; /* or its other users read the Var, of which nobody wants what was there before */
+  if (!alone && u->op == OP_STORE && op_travels(x->op)) alone = !fuse_var_is_loaded(g, u->name);
+  return alone && placeable(x) && !(x->op == OP_ATTENTION || x->op == OP_ATTENTION_GRAD) ? node : -1;
 }
 
 /* Whether the piece or value is written where its user wants it; else a copy is.  Reductions that reduce() rewrites end in a

@@ -43,6 +43,8 @@ Graph *fuse_legalise(const Graph *g, Arena *arena, const bool *copied, const Fus
 /* Whether operand k of a big op is left out. */
 bool fuse_omits(const Graph *g, const Node *node, int k, const FuseOptions *options);
 
+bool fuse_var_is_loaded(const Graph *g, const char *var);
+
 /* The node whose result a CONCAT piece or a STORE value is, through reshapes of single use; -1 if it cannot be written where
  * the user wants it. */
 int target_chain(const Graph *g, const int *uses, int user, int input);

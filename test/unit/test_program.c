@@ -305,6 +305,35 @@ TEST(gathers_read_states_themselves_but_in_fp16) {
   }
 }
 
+/* Where replicas share out the update, in place around the state, so that copies find each part; in every first micro-step. */
+TEST(what_is_gathered_once_a_step_is_written_where_it_stays) {
+  static const DType types[] = {DT_F32, DT_BF16};
+  for (int i = 0; i < 16; i++) {
+    EngineOptions o = small_options();
+    o.across = true;
+    o.model.tied = i & 1;
+    o.choices.cuda = i & 2;
+    o.choices.compute = types[i / 4 % 2];
+    o.choices.forget = i & 8 ? FORGET_BLOCKS : FORGET_NOTHING;
+    o.passes = 1 + i % 3;
+    o.eval = true;
+    Plan p = plan_open(o, 4, i & 8 ? 2 : 1);
+    int found = 0;
+    for (int k = 0; k < p.compiled.n; k++) {
+      const Program *program = p.compiled.program[k];
+      for (int s = 0; s < program->nsteps; s++) {
+        const Step *step = &program->steps[s];
+        if (step->kind != STEP_COLLECTIVE_START || step->op != OP_ALL_GATHER || step->n[0] != MESH_DP_REPLICATE) continue;
+        EXPECT(program->buffers[step->out[0].place.buffer].class == BUFFER_VAR);
+        EXPECT(gather_reads_state(program, step));
+        found++;
+      }
+    }
+    EXPECT(found > 0);
+    plan_close(&p);
+  }
+}
+
 TEST(how_gathers_go_changes_no_plan) {
   uint64_t hash[2];
   for (int copies = 0; copies < 2; copies++) {
