@@ -76,9 +76,11 @@ static int fetched_term(const Graph *g, const int *uses, int piece, int64_t at) 
 }
 
 /* What is sent may lie where it was fetched to, if it is made of sums of which each reads the part that it is written to, and
- * nothing else reads any: fetched + concat(a, b, …), as pass_accumulate leaves it. */
+ * nothing else reads any: fetched + concat(a, b, …), as pass_accumulate leaves it, reduced over ranks in place or not.  It must,
+ * where a STORE's would: a product that adds may round otherwise than one that is added. */
 static void send_target(Target *t, const Graph *g, const int *uses, int i) {
-  int value = target_chain(g, uses, i, 0), fetch = -1, terms = 0;
+  int sent = target_chain(g, uses, i, 0), value = sent, fetch = -1, terms = 0;
+  while (value >= 0 && graph_node(g, value)->op == OP_ALL_REDUCE) value = target_chain(g, uses, value, 0);
   if (value < 0) return;
   const Node *x = graph_node(g, value);
   int n = x->op == OP_CONCAT ? x->nin : 1;
@@ -90,8 +92,7 @@ static void send_target(Target *t, const Graph *g, const int *uses, int i) {
     fetch = from;
     at += shape_size(&piece->shape);
   }
-  if (uses[fetch] == terms && shape_equal(&graph_node(g, fetch)->shape, &graph_node(g, i)->shape))
-    into(t, g, fetch, value, 0, NULL);
+  if (uses[fetch] == terms && shape_equal(&graph_node(g, fetch)->shape, &graph_node(g, i)->shape)) into(t, g, fetch, sent, 0, NULL);
 }
 
 /* sum + product, in the backward pass: the product adds into the sum's place if the sum is a part of a Var that the result

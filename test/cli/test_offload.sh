@@ -16,6 +16,17 @@ test_offloading_changes_no_bit_of_any_strategy() {
     expect_same $strategy $strategy.off
   done
 }
+# Gradients that every rank has whole: the last pass adds to them and reduces them where they lie.
+test_offloading_changes_no_bit_of_whole_gradients() {
+  local keys=(train.micro_batch_size=1)
+  write_run
+  train 2 "${keys[@]}" parallel.strategy=no_shard run.folder=a
+  train 2 "${keys[@]}" parallel.strategy=no_shard run.folder=b memory.offload=gradients
+  expect_same a b
+  train 2 "${keys[@]}" parallel.ignore='["*embed*", "*mlp*"]' run.folder=c
+  train 2 "${keys[@]}" parallel.ignore='["*embed*", "*mlp*"]' run.folder=d memory.offload=gradients device.kind=apart
+  expect_same c d
+}
 test_what_is_offloaded_may_change_between_attempts() {
   write_run
   local keys=(precision.compute=bf16 memory.recompute=block)
