@@ -47,6 +47,10 @@ int comm_core_share(Comm *comm);
 /* The MPI communicator (an MPI_Comm *) for HDF5; NULL on comm_self. */
 const void *comm_mpi(const Comm *comm);
 
+/* When the scheduler will end this job, in seconds since 1970; infinite where it will not, or where there is no scheduler.  False:
+ * a job of Slurm's whose end cannot be learned, and why.  May take a moment; one rank asks. */
+bool try_comm_job_end(double *end, Why *why);
+
 /* --- agreement (all ranks call; blocking, small) ------------------------------------------------------------------------ */
 
 bool comm_any(Comm *comm, bool mine);

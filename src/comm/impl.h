@@ -116,6 +116,11 @@ bool launch_library_is_refused(const char *text);
 /* "n[001-003,007]" of n names of equal shape, sorted in place; names that do not fold are listed. Returns how many differ. */
 int launch_fold(char (*names)[NODE_NAME], int n, char *out, size_t nbytes);
 
+/* --- job_end.c ---------------------------------------------------------------------------------------------------------- */
+
+/* squeue's "2026-11-30T09:00:00", in local time, as seconds since 1970; infinite for its words for none; false: neither. */
+bool launch_parse_end(const char *text, double *end);
+
 /* --- pmix.c ------------------------------------------------------------------------------------------------------------- */
 
 /* After MPI_Init and where a server answers: this node's name for it, if it has one, and the library's version. */

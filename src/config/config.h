@@ -15,10 +15,10 @@
 enum { CONFIG_SCHEMA = 1 }; /* `hpctrain: 1`, the run file's first line */
 
 /* A number with a unit.  Steps, tokens and sequences are whole and exact (below 2^53). */
-typedef enum Unit { UNIT_NONE, UNIT_STEPS, UNIT_TOKENS, UNIT_SEQUENCES, UNIT_EPOCHS, UNIT_PERCENT } Unit;
+typedef enum Unit { UNIT_NONE, UNIT_STEPS, UNIT_TOKENS, UNIT_SEQUENCES, UNIT_EPOCHS, UNIT_SECONDS, UNIT_PERCENT, UNIT_AUTO } Unit;
 typedef struct Amount {
   double value;
-  Unit unit; /* UNIT_NONE: none was asked for */
+  Unit unit; /* UNIT_NONE: none was asked for; UNIT_AUTO: found out where it is needed */
 } Amount;
 
 /* From first to last, both of them too; 0: none was asked for. */
@@ -136,6 +136,7 @@ typedef struct Config {
     double weight_decay, beta1, beta2, eps;
     double grad_clip;  /* 0: none */
     Amount stop_after; /* steps or tokens; UNIT_NONE: not asked for */
+    Amount time_limit; /* seconds, or UNIT_AUTO: the scheduler's */
     Groups groups;     /* the first that names a parameter is its group */
   } train;
   struct {

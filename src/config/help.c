@@ -22,6 +22,7 @@ static void print_values(const Key *key, Text *out) {
   } else if (key->example) {
     text_printf(out, "%s", key->example);
   }
+  if (key->automatic) text_printf(out, ", auto");
   if (key->word) text_printf(out, "%s%s", out->n > start ? ", or " : "", key->word);
 }
 

@@ -15,6 +15,7 @@ enum {
   TOKENS = 1 << UNIT_TOKENS,
   SEQUENCES = 1 << UNIT_SEQUENCES,
   EPOCHS = 1 << UNIT_EPOCHS,
+  SECONDS = 1 << UNIT_SECONDS,
   PERCENT = 1 << UNIT_PERCENT
 };
 
@@ -171,6 +172,10 @@ const Key keys[] = {
     {KEY(train, stop_after, KEY_AMOUNT), .units = STEPS | TOKENS, .fallback = "none", .word = "none", .min = 0, .max = MANY,
      .open = OPEN_MIN, .example = "100 steps", .help = "save and end early; the schedule stays",
      .elsewhere = "exit_interval, stop_step"},
+    {KEY(train, time_limit, KEY_AMOUNT), .units = SECONDS, .fallback = "auto", .word = "none", .automatic = true, .min = 0,
+     .max = MANY, .open = OPEN_MIN, .example = "24h, 90min, 600s",
+     .help = "of a job, from its start: saves and ends in time, to be started again; auto: until Slurm ends it",
+     .elsewhere = "exit_duration_in_mins, max_time"},
     {KEY(train, groups, KEY_ITEMS), .fields = group_fields, .size = sizeof(Group), .derived = "all parameters are trained alike",
      .example = "[{match: \"*norm*\", weight_decay: 0}]",
      .help = "settings of single parameters by name; a parameter is of the first group that names it, others have the run's",

@@ -113,11 +113,11 @@ void word_print(const char *text, Text *out) {
 
 static void print_amount(Amount amount, Text *out) {
   const Suffix *best = NULL;
-  bool counted = amount.unit != UNIT_EPOCHS && amount.unit != UNIT_PERCENT;
+  bool counted = amount.unit != UNIT_EPOCHS && amount.unit != UNIT_SECONDS && amount.unit != UNIT_PERCENT;
   for (const Suffix *s = suffixes; counted && amount.value >= 1e5 && s->name; s++)
     if (fmod(amount.value, s->times) == 0 && (!best || s->times > best->times)) best = s;
-  if (!amount.unit) {
-    text_printf(out, "none");
+  if (!amount.unit || amount.unit == UNIT_AUTO) {
+    text_printf(out, "%s", unit_name(amount.unit));
     return;
   }
   number_print(amount.value / (best ? best->times : 1), out);

@@ -34,6 +34,7 @@ struct Key {
   bool shape;           /* part of a model's explicit shape: required and defaults count only there */
   const char *fallback; /* default, as text; NULL: unset until check.c derives it */
   const char *word;     /* a word that stands for 0 or UNIT_NONE: auto, none */
+  bool automatic;       /* of an amount: it may be "auto", UNIT_AUTO */
   double min, max;      /* of numbers; both 0: any */
   int open;
   const char *const *choices; /* NULL at the end */

@@ -10,11 +10,12 @@ const Suffix suffixes[] = {{"Ki", 1024.0}, {"Mi", 1048576.0}, {"Gi", 1073741824.
                            {"M", 1e6},     {"B", 1e9},        {"T", 1e12},          {NULL, 0}};
 
 static const struct {
-  const char *many, *one;
+  const char *many, *one, *brief;
 } units[] = {
-    [UNIT_NONE] = {"none", "none"},      [UNIT_STEPS] = {"steps", "step"},
-    [UNIT_TOKENS] = {"tokens", "token"}, [UNIT_SEQUENCES] = {"sequences", "sequence"},
-    [UNIT_EPOCHS] = {"epochs", "epoch"}, [UNIT_PERCENT] = {"%", "%"},
+    [UNIT_NONE] = {"none", "none", NULL},      [UNIT_STEPS] = {"steps", "step", NULL},
+    [UNIT_TOKENS] = {"tokens", "token", NULL}, [UNIT_SEQUENCES] = {"sequences", "sequence", NULL},
+    [UNIT_EPOCHS] = {"epochs", "epoch", NULL}, [UNIT_SECONDS] = {"seconds", "second", "s"},
+    [UNIT_PERCENT] = {"%", "%", NULL},         [UNIT_AUTO] = {"auto", "auto", NULL},
 };
 
 const char *unit_name(Unit unit) { return units[unit].many; }
@@ -23,11 +24,30 @@ const char *unit_name_one(Unit unit) { return units[unit].one; }
 
 Unit unit_take(const char **rest) {
   for (int u = UNIT_STEPS; u <= UNIT_PERCENT; u++) {
-    if (strcmp(*rest, units[u].many) != 0 && strcmp(*rest, units[u].one) != 0) continue;
+    const char *brief = units[u].brief;
+    if (strcmp(*rest, units[u].many) != 0 && strcmp(*rest, units[u].one) != 0 && (!brief || strcmp(*rest, brief) != 0)) continue;
     *rest += strlen(*rest);
     return (Unit)u;
   }
   return UNIT_NONE;
+}
+
+/* Longer times than a second, in seconds. */
+static const struct {
+  const char *names[3];
+  double seconds;
+} times[] = {{{"min", "minutes", "minute"}, 60}, {{"h", "hours", "hour"}, 3600}, {{"d", "days", "day"}, 86400}};
+
+bool time_take(const char **rest, double *value) {
+  for (size_t t = 0; t < sizeof times / sizeof *times; t++) {
+    for (int i = 0; i < 3; i++) {
+      if (strcmp(*rest, times[t].names[i]) != 0) continue;
+      *value *= times[t].seconds;
+      *rest += strlen(*rest);
+      return true;
+    }
+  }
+  return false;
 }
 
 /* Larger ones first; binary ones before the others. */
@@ -75,7 +95,9 @@ int64_t config_steps(const Config *c, Amount amount, int64_t epoch_sequences, in
       [UNIT_TOKENS] = amount.value / (seq_len * batch),
       [UNIT_SEQUENCES] = amount.value / batch,
       [UNIT_EPOCHS] = amount.value * (double)epoch_sequences / batch,
+      [UNIT_SECONDS] = 0,
       [UNIT_PERCENT] = amount.value * (double)total_steps / 100,
+      [UNIT_AUTO] = 0,
   };
   return (int64_t)floor(steps[amount.unit]); /* products of whole numbers come first, so 3 % of 100 is 3 */
 }

@@ -173,11 +173,15 @@ static bool parse_amount(Arena *arena, const Key *key, const char *text, void *a
   if (!amount.unit) suffix_take(&rest, &amount.value);
   const char *number = arena_strndup(arena, text, (size_t)(rest - text)); /* with its suffix */
   if (!amount.unit) amount.unit = unit_take(&rest);
-  bool one_reading = !(key->units & (key->units - 1)) || amount.value == 0;
+  if (!amount.unit && key->units & 1u << UNIT_SECONDS && time_take(&rest, &amount.value)) amount.unit = UNIT_SECONDS;
+  /* A bare number of seconds might be meant as Slurm's minutes. */
+  bool one_reading = (!(key->units & (key->units - 1)) && key->units != 1u << UNIT_SECONDS) || amount.value == 0;
   if (!amount.unit && !*rest && one_reading) amount.unit = (Unit)__builtin_ctz(key->units);
   if (*rest) {
-    return fault_set(fault, arena_printf(arena, "knows no unit '%.60s'", rest),
-                     arena_printf(arena, "%s; K M B T are 1000s, Ki Mi Gi 1024s", units_list(arena, key, "")));
+    return fault_set(
+        fault, arena_printf(arena, "knows no unit '%.60s'", rest),
+        arena_printf(arena, "%s; %s", units_list(arena, key, ""),
+                     key->units & 1u << UNIT_SECONDS ? "longer: 90min, 24h, 2d" : "K M B T are 1000s, Ki Mi Gi 1024s"));
   }
   if (!amount.unit) return fault_set(fault, "needs a unit", units_list(arena, key, number));
   if (!(key->units & 1u << amount.unit)) {
@@ -245,6 +249,10 @@ static ParseValue *const parsers[] = {
 
 bool value_parse(Arena *arena, const Key *key, const char *text, void *c, Fault *fault) {
   void *at = (char *)c + key->offset;
+  if (key->automatic && !strcmp(text, unit_name(UNIT_AUTO))) {
+    *(Amount *)at = (Amount){0, UNIT_AUTO};
+    return true;
+  }
   if (!key->word || strcmp(text, key->word) != 0) return parsers[key->type](arena, key, text, at, fault);
   if (key->type == KEY_INT) *(int64_t *)at = 0;
   if (key->type == KEY_NUMBER) *(double *)at = 0;

@@ -22,6 +22,7 @@ RunFolder *runfolder_paths(Arena *arena, const char *path) {
                    .run = arena_printf(arena, "%s/run.yaml", path),
                    .log = arena_printf(arena, "%s/log.txt", path),
                    .error = arena_printf(arena, "%s/error.txt", path),
+                   .requeue = arena_printf(arena, "%s/REQUEUE", path),
                    .logs = arena_printf(arena, "%s/logs", path),
                    .checkpoints = arena_printf(arena, "%s/checkpoints", path),
                    .profile = arena_printf(arena, "%s/profile", path),

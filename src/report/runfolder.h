@@ -7,6 +7,7 @@
  *   logs/rank-00037.log
  *   checkpoints/
  *   profile/                rank-00037.json (a trace), rank-00037.tsv (a table)
+ *   REQUEUE                 the run has ended to be started again: says why
  *   attempts/2/             banner.txt environment.txt run.yaml run.diff (against the attempt before) metrics-cut.jsonl
  *
  * The paths are known to every rank; rank 0 makes the folder.  Order at start: runfolder_make, the LOCK, runfolder_begin. */
@@ -16,7 +17,7 @@
 #include "src/base/arena.h"
 
 typedef struct RunFolder {
-  const char *path, *run, *log, *error, *logs, *checkpoints, *profile, *attempts;
+  const char *path, *run, *log, *error, *requeue, *logs, *checkpoints, *profile, *attempts;
   int attempt;      /* 1 for the first; 0 before runfolder_begin */
   int changed;      /* lines of run.yaml that differ from the attempt before; -1: there was none */
   const char *here; /* attempts/N */

@@ -42,5 +42,5 @@ void run_evaluate(Run *run) {
   prof_span_end(run->prof);
   lines_doing(run->lines, "");
   run->evaled_step = run->step;
-  run->spent[SPENT_EVALS] += clock_seconds() - begin;
+  run_spend(run, SPENT_EVALS, clock_seconds() - begin);
 }

@@ -3,6 +3,7 @@
  * waiting: the answer of one step is acted on in the next, by all of them. */
 #include <math.h>
 #include <stdio.h>
+#include <string.h>
 
 #include "src/base/clock.h"
 #include "src/report/human.h"
@@ -121,37 +122,40 @@ static void step(Run *run) {
   engine_update_start(run->engine, run->step, run->open_lr);
   if (dev_is_host(run->dev) || run->step <= run->config->profile.steps.last) conclude(run, false);
   prof_step_end(run->prof);
-  run->spent[SPENT_TRAINING] += clock_seconds() - begin;
+  run_spend(run, SPENT_TRAINING, clock_seconds() - begin);
 }
 
 /* So that run->step is done, and told. */
 static void finish_step(Run *run) {
   double begin = clock_seconds();
   conclude(run, false);
-  run->spent[SPENT_TRAINING] += clock_seconds() - begin;
+  run_spend(run, SPENT_TRAINING, clock_seconds() - begin);
 }
 
 /* --- between steps ---------------------------------------------------------------------------------------------------------- */
 
 /* Sends what this rank has been asked for, and says what any rank was asked for a step ago. */
-static void exchange(Run *run, bool *in_flight, bool wanted[WISHES]) {
-  bool mine[WISHES];
-  int64_t words[WORDS] = {0}, most[WORDS] = {0};
+static void exchange(Run *run, bool *in_flight, int64_t wanted[WORDS]) {
+  int64_t mine[WORDS] = {0};
   wishes_take(run, mine);
-  for (Wish w = 0; w < WISHES; w++) words[w] = mine[w];
-  if (*in_flight) comm_control_finish(run->comm, most);
-  comm_control_start(run->comm, words);
+  memset(wanted, 0, sizeof *wanted * WORDS);
+  if (*in_flight) comm_control_finish(run->comm, wanted);
+  comm_control_start(run->comm, mine);
   *in_flight = true;
-  for (Wish w = 0; w < WISHES; w++) wanted[w] = most[w] > 0;
 }
 
 static bool is_due(const Run *run, Amount every) { return every.unit && run->step % (int64_t)every.value == 0; }
 
-/* True: stopped before its end because somebody asked. */
-static bool step_all(Run *run) {
-  bool in_flight = false, wanted[WISHES] = {false};
-  int64_t rest[WORDS];
-  while (run->step < run->shape.last_step && !wanted[WISH_STOP]) {
+/* Where a run has come to: asked for, it stops before its end; pause: what asks for going on in another job. */
+typedef struct End {
+  bool stopped;
+  int64_t pause;
+} End;
+
+static End step_all(Run *run) {
+  bool in_flight = false;
+  int64_t rest[WORDS], wanted[WORDS] = {0};
+  while (run->step < run->shape.last_step && !wanted[WISH_STOP] && !wanted[WISH_PAUSE]) {
     run_profile_before(run);
     step(run);
     exchange(run, &in_flight, wanted);
@@ -165,7 +169,8 @@ static bool step_all(Run *run) {
   finish_step(run);
   if (in_flight) comm_control_finish(run->comm, rest);
   run_profile_close(run);
-  return run->step < run->shape.last_step;
+  bool stopped = run->step < run->shape.last_step;
+  return (End){stopped, stopped && !wanted[WISH_STOP] ? wanted[WISH_PAUSE] : 0};
 }
 
 /* --- the end ---------------------------------------------------------------------------------------------------------------- */
@@ -183,7 +188,7 @@ static void tell_end(Run *run) {
             100 * t[SPENT_TRAINING] / all, 100 * t[SPENT_START] / all, 100 * t[SPENT_EVALS] / all, 100 * t[SPENT_SAVES] / all);
 }
 
-static void tell_next(Run *run) {
+static void tell_next(Run *run, bool requeue) {
   Lines *l = run->lines;
   bool whole = run->step >= run->shape.total_steps;
   if (run->saved_step != run->step)
@@ -191,7 +196,8 @@ static void tell_next(Run *run) {
   else if (whole)
     lines_end(l, "next", "hpctrain generate %s --prompt \"...\"", run->folder->path);
   else
-    lines_end(l, "next", "the same command goes on at step %lld", (long long)run->step + 1);
+    lines_end(l, "next", "the same command goes on at step %lld%s%s%s", (long long)run->step + 1, requeue ? "; " : "",
+              requeue ? run->folder->path : "", requeue ? "/REQUEUE tells a job script to do so" : "");
 }
 
 void run_steps(Run *run) {
@@ -201,14 +207,17 @@ void run_steps(Run *run) {
   }
   if (run_speaks(run)) lines_run(run->lines, &run->shape);
   wishes_listen();
-  bool stopped = step_all(run);
+  End end = step_all(run);
   lines_run_end(run->lines);
+  if (run_speaks(run) && end.pause) lines_note(run->lines, "%s: the run saves and ends", limit_pause(end.pause));
   if (run->config->checkpoint.every.unit && run->saved_step != run->step && !run_save(run))
     fail(FAIL_MACHINE,
          "the last checkpoint of %s could not be written\nhelp: make room there, and run again: it goes on from the one before",
          run->folder->path);
-  if (!stopped && data_vals(run->data) && run->evaled_step != run->step) run_evaluate(run);
+  if (!end.stopped && data_vals(run->data) && run->evaled_step != run->step) run_evaluate(run);
   if (run_speaks(run)) tell_end(run);
   run_memory_end(run);
-  if (run_speaks(run)) tell_next(run);
+  bool requeue = end.pause && run->saved_step == run->step;
+  if (run_speaks(run) && requeue) limit_requeue(run, end.pause);
+  if (run_speaks(run)) tell_next(run, requeue);
 }

@@ -9,6 +9,7 @@
  *   profile.c   profile.steps
  *   memory.c    planned, allocated, in use
  *   wishes.c    signals and files that ask for a save or a stop
+ *   limit.c     train.time_limit, and REQUEUE
  *   stages.c    run.debug, run.tune */
 #ifndef TRAIN_RUN_H
 #define TRAIN_RUN_H
@@ -25,7 +26,7 @@
 #include "src/train/states.h"
 #include "src/train/weights.h"
 
-/* Where a run's time goes, in seconds. */
+/* Where a run's time goes, in seconds; the longest single ones tell what saving in time takes. */
 typedef enum Spent { SPENT_START, SPENT_TRAINING, SPENT_EVALS, SPENT_SAVES, SPENTS } Spent;
 
 typedef struct Run {
@@ -62,7 +63,8 @@ typedef struct Run {
   int64_t memory_before;           /* bytes: the process's peak right after MPI's start */
   int64_t concluded;               /* steps whose results were read in this attempt */
   double memory_beside;            /* GiB: the most that was seen on this rank's GPU beside what is allocated */
-  double spent[SPENTS];
+  double spent[SPENTS], longest[SPENTS];
+  double ends;           /* rank 0's: when this job must be over, in seconds since 1970; infinite: never */
   int32_t *ids, *labels; /* of a pass */
 } Run;
 
@@ -71,6 +73,7 @@ typedef struct Run {
 Run *run_open(int argc, char **argv);
 void run_close(Run *run);
 bool run_speaks(const Run *run); /* this rank does, for the job: rank 0 */
+void run_spend(Run *run, Spent kind, double seconds);
 
 /* --- resume.c ------------------------------------------------------------------------------------------------------------- */
 
@@ -112,10 +115,24 @@ void run_evaluate(Run *run);
 
 /* --- wishes.c ------------------------------------------------------------------------------------------------------------- */
 
-typedef enum Wish { WISH_STOP, WISH_SAVE, WISHES } Wish;
+/* WISH_PAUSE: stop, to be started again: a signal's number, or PAUSE_TIME. */
+typedef enum Wish { WISH_STOP, WISH_SAVE, WISH_PAUSE, WISHES } Wish;
+enum { PAUSE_TIME = 1000 };
 
-void wishes_listen(void);                              /* to signals, from here on */
-void wishes_take(const Run *run, bool wanted[WISHES]); /* what this process has been asked for since it last looked */
+void wishes_listen(void); /* to signals, from here on */
+/* What this process has been asked for since it last looked; 0: nothing. */
+void wishes_take(const Run *run, int64_t wanted[WISHES]);
+
+/* --- limit.c -------------------------------------------------------------------------------------------------------------- */
+
+/* Rank 0.  At the start: how long this job has.  It goes on from here: what an attempt before left for the job script is removed.
+ */
+void limit_open(Run *run);
+void limit_tell(const Run *run);        /* the banner's line, if there is a limit */
+bool limit_is_near(const Run *run);     /* after two more steps there might be no time left to save */
+const char *limit_pause(int64_t pause); /* "SIGUSR1", "train.time_limit" */
+/* The last checkpoint is there, and steps are left: run.folder/REQUEUE tells the job script to start the job again. */
+void limit_requeue(Run *run, int64_t pause);
 
 /* --- stages.c ------------------------------------------------------------------------------------------------------------- */
 

@@ -84,6 +84,6 @@ bool run_save(Run *run) {
   if (run_speaks(run) && ok) conclude(run, seconds);
   if (run_speaks(run) && !ok) lines_warn(run->lines, run->step, "no checkpoint: %s", why.text);
   lines_doing(run->lines, "");
-  run->spent[SPENT_SAVES] += clock_seconds() - begin;
+  run_spend(run, SPENT_SAVES, clock_seconds() - begin);
   return ok;
 }

@@ -23,6 +23,11 @@ typedef struct Times {
 
 bool run_speaks(const Run *run) { return comm_rank(run->comm) == 0; }
 
+void run_spend(Run *run, Spent kind, double seconds) {
+  run->spent[kind] += seconds;
+  run->longest[kind] = fmax(run->longest[kind], seconds);
+}
+
 /* Before libraries add to it: MPI and HDF5 set variables of their own. */
 static const char *environment_by_hand(Arena *arena) {
   Text text = {0};
@@ -225,6 +230,7 @@ static void banner_ready(Run *run, const Times *t) {
   if (getenv("OMPI_COMM_WORLD_RANK"))
     lines_banner(run->lines, "stop", "touch %s/STOP, or kill -USR1 mpirun: after Ctrl-C it gives its ranks a second",
                  run->folder->path);
+  limit_tell(run);
   runfolder_banner(run->folder, lines_banner_text(run->lines));
 }
 
@@ -259,6 +265,7 @@ static double lap(double *since) {
 static void begin_attempt(Run *run) {
   if (!run_speaks(run)) return;
   runfolder_begin(run->folder, run->arena, run->config_text);
+  limit_open(run);
   banner_start(run);
 }
 

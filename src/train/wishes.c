@@ -14,14 +14,12 @@ static const struct {
   int flags; /* SA_RESETHAND: the second one has its usual effect */
 } signals[] = {{SIGINT, SA_RESETHAND}, {SIGTERM, 0}, {SIGUSR1, 0}};
 
+/* In the run folder; NULL: no file asks for it. */
 static const char *const files[WISHES] = {[WISH_STOP] = "STOP", [WISH_SAVE] = "SAVE"};
 
-static volatile sig_atomic_t told; /* by a signal, to stop */
+static volatile sig_atomic_t told; /* the signal that told this process to stop */
 
-static void hear(int number) {
-  (void)number;
-  told = 1;
-}
+static void hear(int number) { told = number; }
 
 void wishes_listen(void) {
   for (size_t i = 0; i < sizeof signals / sizeof *signals; i++) {
@@ -43,13 +41,15 @@ static bool take_file(const Run *run, Wish wish) {
   return there;
 }
 
-void wishes_take(const Run *run, bool wanted[WISHES]) {
+void wishes_take(const Run *run, int64_t wanted[WISHES]) {
   static double looked = -1;
   double now = clock_seconds();
   memset(wanted, 0, sizeof *wanted * WISHES);
-  wanted[WISH_STOP] = told;
-  if (!run_speaks(run) || now < looked + 1) return;
+  wanted[WISH_PAUSE] = told;
+  if (!run_speaks(run)) return;
+  if (limit_is_near(run)) wanted[WISH_PAUSE] = PAUSE_TIME;
+  if (now < looked + 1) return;
   looked = now;
   for (Wish w = 0; w < WISHES; w++)
-    if (take_file(run, w)) wanted[w] = true;
+    if (files[w] && take_file(run, w)) wanted[w] = true;
 }

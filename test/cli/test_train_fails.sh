@@ -253,7 +253,7 @@ test_two_jobs_in_one_folder() {
   wait $job
   grep -q '^note  STOP found in the run folder$' out.job
   grep -q '^next   the same command goes on at step' out.job
-  [ ! -e run/STOP ]
+  [ ! -e run/STOP ] && [ ! -e run/REQUEUE ]
 }
 
 test_a_file_asks_for_a_save() {
@@ -274,8 +274,24 @@ test_signals_save_and_stop() {
     wait $job
     grep -q '^ckpt' out.job
     grep -q '^done ' out.job
+    grep -qE "^step [0-9]+ of 1000000: (SIG)?($signal|Ctrl-C)" run/REQUEUE
+    grep -q '; run/REQUEUE tells a job script to do so$' out.job
   done
   expect_equal "$(grep -c '"type":"save"' run/metrics.jsonl)" 3
+}
+
+# What an attempt leaves for the job script is gone once the next goes on.
+test_a_time_limit_ends_a_run_that_another_job_goes_on_with() {
+  write_run
+  start $plain train.time_limit=$((5 * slowdown))s
+  grep -qE '^limit    [0-9]s left; ' out.job
+  wait $job
+  grep -q '^note  train.time_limit: the run saves and ends$' out.job
+  grep -q '^step [0-9]* of 1000000: train.time_limit$' run/REQUEUE
+  start $plain
+  [ ! -e run/REQUEUE ]
+  touch run/STOP
+  wait $job
 }
 
 test_one_process_without_a_launcher_hears_ctrl_c() {

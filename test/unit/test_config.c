@@ -54,6 +54,12 @@ TEST(amounts_have_exact_values_and_units) {
       {"train.stop_after", "10steps", 10, UNIT_STEPS},
       {"train.stop_after", "2Ktokens", 2000, UNIT_TOKENS},
       {"train.stop_after", "none", 0, UNIT_NONE},
+      {"train.time_limit", "auto", 0, UNIT_AUTO},
+      {"train.time_limit", "none", 0, UNIT_NONE},
+      {"train.time_limit", "600s", 600, UNIT_SECONDS},
+      {"train.time_limit", "1.5 h", 5400, UNIT_SECONDS},
+      {"train.time_limit", "90min", 5400, UNIT_SECONDS},
+      {"train.time_limit", "2 days", 172800, UNIT_SECONDS},
       {"train.warmup", "3%", 3, UNIT_PERCENT},
       {"train.warmup", "0", 0, UNIT_STEPS},           /* all readings of nothing agree */
       {"checkpoint.every", "1000", 1000, UNIT_STEPS}, /* there is one reading */
@@ -130,6 +136,10 @@ TEST(values_that_are_not_meant_are_refused) {
       {"train.global_batch_size=5M", "5M tokens or 5M sequences"},
       {"train.duration=3%", "'train.duration' does not go in %"},
       {"train.duration=3hours", "'train.duration' knows no unit 'hours'"},
+      {"train.duration=auto", "'train.duration' wants an amount"},
+      {"train.time_limit=30", "'train.time_limit' needs a unit"},
+      {"train.time_limit=2m", "longer: 90min, 24h, 2d"},
+      {"train.time_limit=0s", "0 < time_limit"},
       {"train.duration=0steps", "0 < duration"},
       {"train.warmup=3.5steps", "'train.warmup' wants whole steps"},
       {"train.warmup=101%", "at most 100%"},

@@ -1,7 +1,11 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* What a launcher and a library say is read rightly, and cores are dealt fairly whatever the binding. */
+#include <math.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/stat.h>
+#include <time.h>
 
 #include "src/comm/impl.h"
 #include "test/check.h"
@@ -122,6 +126,50 @@ TEST(more_ranks_than_cores_get_one_each) {
   cpu_set_t bound[64];
   for (int r = 0; r < 64; r++) bound[r] = map.usable;
   expect_share(&map, bound, 64, 1, false);
+}
+
+/* Hours are those of this machine's zone, as squeue prints them. */
+TEST(slurms_end_of_a_job_is_read) {
+  double end = 1;
+  setenv("TZ", "UTC-2", 1);
+  tzset();
+  EXPECT(launch_parse_end("2026-11-30T02:00:01", &end) && end == 1795996801);
+  EXPECT(launch_parse_end("N/A", &end) && isinf(end));
+  EXPECT(launch_parse_end("NONE", &end) && isinf(end));
+  EXPECT(!launch_parse_end("slurm_load_jobs error: Invalid job id specified", &end));
+  EXPECT(!launch_parse_end("2026-11-30T02:00:01 or so", &end));
+  unsetenv("TZ");
+  tzset();
+}
+
+/* A stand-in for squeue is found before any other. */
+static void set_squeue(const char *says, int status) {
+  FILE *f = fopen("squeue", "w");
+  EXPECT(f && fprintf(f, "#!/bin/sh\necho \"%s\"\nexit %d\n", says, status) > 0 && !fclose(f) && !chmod("squeue", 0700));
+}
+
+TEST(the_end_of_a_job_is_slurms) {
+  const char *path = getenv("PATH");
+  char with[4096];
+  double end = 0;
+  Why why;
+  snprintf(with, sizeof with, ".:%s", path);
+  unsetenv("SLURM_JOB_END_TIME");
+  unsetenv("SLURM_JOB_ID");
+  EXPECT(try_comm_job_end(&end, &why) && isinf(end));
+  setenv("SLURM_JOB_ID", "7", 1);
+  setenv("PATH", with, 1);
+  set_squeue("NONE", 0);
+  EXPECT(try_comm_job_end(&end, &why) && isinf(end));
+  set_squeue("1970-01-03T00:00:00", 0);
+  EXPECT(try_comm_job_end(&end, &why) && end > 86400 && end < 3 * 86400);
+  set_squeue("slurm_load_jobs error: Unable to contact slurm controller", 1);
+  EXPECT(!try_comm_job_end(&end, &why) && strstr(why.text, "Unable to contact"));
+  setenv("SLURM_JOB_END_TIME", "1796030000", 1);
+  EXPECT(try_comm_job_end(&end, &why) && end == 1796030000);
+  unsetenv("SLURM_JOB_END_TIME");
+  unsetenv("SLURM_JOB_ID");
+  setenv("PATH", with + 2, 1);
 }
 
 TEST(one_rank_alone_has_everything_at_once) {
