@@ -63,11 +63,12 @@ static bool same_part(const Target *t, const Graph *g, int node, int i) {
   return l.offset == t[i].offset && same_strides(&graph_node(g, i)->shape, l.stride, t[i].stride);
 }
 
-/* The FETCH whose elements from `at` on a piece adds to, and nobody else reads; -1. */
+/* The FETCH whose elements from `at` on a piece, fetched + a + b + …, adds to, and nobody else reads; -1. */
 static int fetched_term(const Graph *g, const int *uses, int piece, int64_t at) {
   const Node *x = piece >= 0 ? graph_node(g, piece) : NULL;
   int64_t dense[IR_RANK];
   Layout l;
+  while (x && x->op == OP_ADD && graph_node(g, x->in[0])->op == OP_ADD && uses[x->in[0]] == 1) x = graph_node(g, x->in[0]);
   if (!x || x->op != OP_ADD || !find_layout(g, x->in[0], &l) || graph_node(g, l.root)->op != OP_FETCH) return -1;
   for (int node = x->in[0]; node != l.root; node = graph_node(g, node)->in[0])
     if (uses[node] != 1) return -1;

@@ -116,8 +116,8 @@ TEST(offloading_changes_no_bit) {
     int passes, what;
     bool tied;
     const char *kind;
-  } ways[] = {{DT_BF16, FORGET_BLOCKS, 4, MOMENTS | MASTERS | GRADIENTS | INPUTS, false, "apart"},
-              {DT_F32, FORGET_NOTHING, 1, MOMENTS | GRADIENTS | INPUTS, true, "cpu"}};
+  } ways[] = {{DT_BF16, FORGET_BLOCKS, 4, MOMENTS | MASTERS | GRADIENTS | INPUTS, true, "apart"},
+              {DT_F32, FORGET_NOTHING, 1, MOMENTS | GRADIENTS | INPUTS, false, "cpu"}};
   for (size_t i = 0; i < sizeof ways / sizeof *ways; i++) {
     EngineOptions o = options(ways[i].passes);
     o.choices.compute = ways[i].compute;
@@ -137,6 +137,49 @@ TEST(offloading_changes_no_bit_of_the_interpreter) {
   other.choices.offload.what = MOMENTS | GRADIENTS | INPUTS;
   Trained a = train(&o, "cpu"), b = train(&other, "cpu");
   expect_same(&a, &b);
+}
+
+/* --- sums ----------------------------------------------------------------------------------------------------------------- */
+
+/* Big ops of all programs that add to what is there. */
+static int adding(const EngineOptions *o, int ranks, int degree) {
+  Arena *arena = arena_open();
+  Comm *comm = comm_plan(ranks);
+  Mesh *mesh = mesh_data_parallel(comm, degree);
+  Engine *engine = engine_open(arena, NULL, comm, mesh, o);
+  int order[ENGINE_STEP], programs = engine_order(engine, order), n = 0;
+  for (int i = 0; i < programs; i++) {
+    const Program *p = job_program(engine_job(engine), order[i]);
+    for (int s = 0; s < p->nsteps; s++) {
+      Op op = p->steps[s].op;
+      n += p->steps[s].kind == STEP_BIG && (op == OP_MATMUL || op == OP_EMBEDDING_GRAD) && p->steps[s].n[0];
+    }
+  }
+  mesh_close(mesh);
+  comm_close(comm);
+  arena_close(arena);
+  return n;
+}
+
+/* A product that adds and one that is added may round differently: which it is must not depend on where gradients are. */
+TEST(products_add_to_offloaded_gradients_as_to_those_at_home) {
+  const ParamTraits whole = {.lr_factor = 1, .weight_decay = -1, .whole = true};
+  ParamTraits traits[64];
+  int all = 0;
+  for (int i = 0; i < 64; i++) traits[i] = whole;
+  for (int way = 0; way < 64; way++) { /* a bit a choice */
+    EngineOptions o = options(3);
+    int ranks = way & 1 ? 4 : 1, degree = way & 2 ? ranks : 1;
+    o.model.tied = way & 4;
+    o.choices.compute = way & 8 ? DT_BF16 : DT_F32;
+    o.across = way & 16;
+    o.traits = way & 32 ? traits : NULL;
+    int home = adding(&o, ranks, degree);
+    o.choices.offload.what = GRADIENTS;
+    EXPECT(adding(&o, ranks, degree) == home);
+    all += home;
+  }
+  EXPECT(all > 0);
 }
 
 /* --- files ---------------------------------------------------------------------------------------------------------------- */
