@@ -83,11 +83,13 @@ typedef struct CkptEntry {
 Ckpt *try_ckpt_open(const char *step_folder, Why *why);
 void ckpt_close(Ckpt *c); /* NULL is fine */
 
-/* The newest undamaged step of a run folder or its checkpoints folder, or the step folder itself; NULL when there is none.
- * All ranks call and get the same; each verifies its share of the datasets' checksums first when asked to.  A line a damaged
- * step (in which, what, what is used instead) is added to warnings, to go out as "warn".  Steps that are all damaged are an
- * input error: nothing starts over by itself. */
-Ckpt *ckpt_find_newest(Comm *comm, const char *folder, bool verify, Text *warnings);
+/* The newest step of a run folder or its checkpoints folder, or the step folder itself; NULL when there is none.  All ranks call
+ * and get the same.  Of the first one only /run and /state are verified, as the rest is when it is loaded (below).  A damaged step
+ * is told in warnings, to go out as "warn": in which, what, what is used instead, which is then verified whole, each rank its share
+ * of the datasets.  Steps that are all damaged are an input error: nothing starts over by itself. */
+Ckpt *ckpt_find_newest(Comm *comm, const char *folder, Text *warnings);
+/* The same once c, of that folder, was found to be damaged while it was loaded; closes c. */
+Ckpt *ckpt_find_before_take(Comm *comm, const char *folder, Ckpt *c, const Why *damage, Text *warnings);
 
 /* The committed steps in folder (as above), ascending; *n is 0 where there are none. */
 const int64_t *ckpt_list(Arena *arena, const char *folder, int *n);
@@ -107,6 +109,16 @@ const CkptEntry *ckpt_find(const Ckpt *c, const char *path); /* NULL: not there 
 /* Elements first … first+n-1 of the flattened tensor, as dtype, which must be the file's.  What is not there, or cannot be
  * read, is an input error that names it. */
 void ckpt_read(const Ckpt *c, const char *path, DType dtype, int64_t first, int64_t n, void *out);
+
+/* Loading by all ranks, each byte read once: what they read is hashed on the way.  Ranges may lie in any order; best is that all
+ * ranks together read all of a dataset once, or none of it. */
+typedef struct CkptLoad CkptLoad;
+CkptLoad *ckpt_load_open(Comm *comm, const Ckpt *c);
+/* As ckpt_read, of a dataset that is there; what cannot be read leaves out as it is and fails at the close. */
+void ckpt_load_read(CkptLoad *load, const char *path, DType dtype, int64_t first, int64_t n, void *out);
+/* All ranks call.  False on all of them, with the same reason: what was loaded, or what nobody has loaded, is damaged. */
+bool try_ckpt_load_close(CkptLoad *load, Why *why);
+
 const char *ckpt_text(const Ckpt *c, Arena *arena, const char *name); /* of /run; NULL: not there */
 
 /* Every k-th dataset from the i-th on against its checksum, by so many threads; (0,1) is all.  try_…: the first that is damaged;

@@ -16,6 +16,16 @@ enum { CKPT_VERSION = 1 };
 /* The step of a name like "step-00000010", -1 for any other; *end is what follows the digits. */
 int64_t ckpt_parse_name(const char *name, const char **end);
 
+/* The hash of elements first … first + n - 1 of a tensor, that one rank has seen. */
+typedef struct CkptHash {
+  int32_t tensor;
+  uint32_t crc32c;
+  int64_t first, n;
+} CkptHash;
+
+/* All ranks call: what each of them has, by tensor and place; *n of them.  Every rank holds them for a moment: 24 bytes a piece. */
+const CkptHash *ckpt_gather_hashes(Arena *arena, Comm *comm, const CkptHash *mine, int64_t n_mine, int64_t *n);
+
 typedef struct CkptManifest {
   int64_t step, nbytes; /* of CKPT_FILE */
   const CkptText *facts;

@@ -168,10 +168,21 @@ static const int64_t *shared_list(Comm *comm, Arena *arena, const char *folder, 
   return steps;
 }
 
+/* What a run needs to know of itself before it loads anything. */
+static bool try_verify_small(const Ckpt *c, int i, int k, Why *why) {
+  for (; i < ckpt_n(c); i += k) {
+    const char *path = ckpt_at(c, i)->path;
+    bool small = !strncmp(path, "/run/", 5) || !strncmp(path, "/state/", 7);
+    if (small && !try_ckpt_verify(c, i, ckpt_n(c), 1, why)) return false;
+  }
+  return true;
+}
+
 /* NULL on all ranks unless all ranks find it good; why is then the same on all. */
-static Ckpt *open_good(Comm *comm, const char *step_folder, bool verify, Why *why) {
+static Ckpt *open_good(Comm *comm, const char *step_folder, bool whole, Why *why) {
+  int i = comm_rank(comm), k = comm_size(comm);
   Ckpt *c = try_ckpt_open(step_folder, why);
-  bool ok = c && (!verify || try_ckpt_verify(c, comm_rank(comm), comm_size(comm), 1, why));
+  bool ok = c && (whole ? try_ckpt_verify(c, i, k, 1, why) : try_verify_small(c, i, k, why));
   if (!comm_any_reason(comm, !ok, why->text, sizeof why->text)) return c;
   ckpt_close(c);
   return NULL;
@@ -184,31 +195,55 @@ static bool is_step_folder(Comm *comm, Arena *arena, const char *folder) {
   return there;
 }
 
-static Ckpt *newest_of(Comm *comm, Arena *arena, const char *folder, bool verify, Text *warnings) {
-  Why why = {""};
+/* Of the steps before a damaged one (-1: none was); damage: that one's. */
+static Ckpt *newest_of(Comm *comm, const char *folder, int64_t damaged, const Why *damage, Text *warnings) {
+  Arena *arena = arena_open();
+  Why why = damage ? *damage : (Why){""};
   int n;
   const int64_t *steps = shared_list(comm, arena, folder, &n);
   const char *within = ckpt_steps_folder(arena, folder);
+  int64_t newest = damaged;
+  Ckpt *c = NULL;
   for (int i = n - 1; i >= 0; i--) {
-    Ckpt *c = open_good(comm, ckpt_path(arena, within, steps[i], ""), verify, &why);
-    if (c && i < n - 1) text_printf(warnings, "       using step-%08" PRId64 "%s\n", steps[i], verify ? " (verified)" : "");
-    if (c) return c;
+    if (damaged >= 0 && steps[i] > damaged) continue;
+    bool known = steps[i] == damaged;
+    if (!known) c = open_good(comm, ckpt_path(arena, within, steps[i], ""), newest >= 0, &why);
+    if (newest < 0) newest = steps[i];
+    if (c && newest > steps[i])
+      text_printf(warnings, "       using step-%08" PRId64 " (verified); %" PRId64 " step%s redone\n", steps[i], newest - steps[i],
+                  newest - steps[i] == 1 ? " is" : "s are");
+    if (c) break;
     text_printf(warnings, "step-%08" PRId64 " damaged: %s\n", steps[i], why.text);
   }
-  if (n)
+  if (!c && n)
     fail(FAIL_INPUT,
          "%s: none of its %d checkpoints is whole; step-%08" PRId64
          ": %s\nhelp: move them away to start over, or put back a good copy",
          within, n, steps[0], why.text);
-  return NULL;
+  arena_close(arena);
+  return c;
 }
 
-Ckpt *ckpt_find_newest(Comm *comm, const char *folder, bool verify, Text *warnings) {
+static _Noreturn void fail_step(const char *folder, const char *damage) {
+  fail(FAIL_INPUT, "%s damaged: %s\nhelp: use another checkpoint", folder, damage);
+}
+
+Ckpt *ckpt_find_newest(Comm *comm, const char *folder, Text *warnings) {
   Arena *arena = arena_open();
   Why why = {""};
   bool one = is_step_folder(comm, arena, folder);
-  Ckpt *c = one ? open_good(comm, folder, verify, &why) : newest_of(comm, arena, folder, verify, warnings);
-  if (one && !c) fail(FAIL_INPUT, "%s damaged: %s\nhelp: use another checkpoint", folder, why.text);
   arena_close(arena);
+  Ckpt *c = one ? open_good(comm, folder, false, &why) : newest_of(comm, folder, -1, NULL, warnings);
+  if (one && !c) fail_step(folder, why.text);
   return c;
+}
+
+Ckpt *ckpt_find_before_take(Comm *comm, const char *folder, Ckpt *c, const Why *damage, Text *warnings) {
+  int64_t step = ckpt_step(c);
+  ckpt_close(c);
+  Arena *arena = arena_open();
+  bool one = is_step_folder(comm, arena, folder);
+  arena_close(arena);
+  if (one) fail_step(folder, damage->text);
+  return newest_of(comm, folder, step, damage, warnings);
 }

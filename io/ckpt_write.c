@@ -23,19 +23,12 @@
 /* Datasets this large begin at multiples of it: the stripe of a parallel file system, and whole pages everywhere. */
 enum { ALIGNMENT = 1 << 20 };
 
-/* The hash of one piece, as rank 0 gets it. */
-typedef struct Hash {
-  int32_t tensor;
-  uint32_t crc32c;
-  int64_t first, n;
-} Hash;
-
 typedef struct Writer {
   Comm *comm;
   const CkptSave *save;
   Arena *arena;
   const char *aside, *name, *file; /* step-N.tmp, step-N, step-N.tmp/model.h5 */
-  Hash *hashes;                    /* this rank's */
+  CkptHash *hashes;                /* this rank's */
   int n_hashes;
   Why *why;
 } Writer;
@@ -221,7 +214,7 @@ static bool write_piece(Writer *w, hid_t dataset, hid_t space, int tensor, const
   else
     piece->feed(piece->self, take_part, &t);
   CHECK(t.taken == piece->n);
-  w->hashes[w->n_hashes++] = (Hash){tensor, t.crc32c, piece->first, piece->n};
+  w->hashes[w->n_hashes++] = (CkptHash){tensor, t.crc32c, piece->first, piece->n};
   return t.ok;
 }
 
@@ -262,32 +255,7 @@ static bool write_pieces(Writer *w) {
 
 /* --- rank 0: hashes, manifest, rename ----------------------------------------------------------------------------------- */
 
-static int by_place(const void *a, const void *b) {
-  const Hash *x = a, *y = b;
-  if (x->tensor != y->tensor) return x->tensor < y->tensor ? -1 : 1;
-  return (x->first > y->first) - (x->first < y->first);
-}
-
-/* All ranks' hashes, sorted; *n of them.  Every rank holds them for a moment: 24 bytes a piece. */
-static const Hash *gather_hashes(const Writer *w, int64_t *n) {
-  int size = comm_size(w->comm);
-  int64_t mine = w->n_hashes, most = 1, *counts = arena_array(w->arena, int64_t, size);
-  comm_gather(w->comm, &mine, sizeof mine, counts);
-  for (int r = 0; r < size; r++)
-    if (counts[r] > most) most = counts[r];
-  Hash *padded = arena_array(w->arena, Hash, most), *all = arena_array(w->arena, Hash, most * size);
-  memcpy(padded, w->hashes, sizeof *padded * (size_t)mine);
-  comm_gather(w->comm, padded, sizeof *padded * (size_t)most, all);
-  *n = 0;
-  for (int r = 0; r < size; r++) {
-    memmove(all + *n, all + r * most, sizeof *all * (size_t)counts[r]);
-    *n += counts[r];
-  }
-  qsort(all, (size_t)*n, sizeof *all, by_place);
-  return all;
-}
-
-static CkptEntry join_hashes(const CkptTensor *t, int tensor, const Hash **at, const Hash *end) {
+static CkptEntry join_hashes(const CkptTensor *t, int tensor, const CkptHash **at, const CkptHash *end) {
   CkptEntry e = {.path = t->path, .dtype = t->dtype, .rank = t->rank, .n = 1};
   int64_t covered = 0;
   for (int k = 0; k < t->rank; k++) {
@@ -303,11 +271,11 @@ static CkptEntry join_hashes(const CkptTensor *t, int tensor, const Hash **at, c
   return e;
 }
 
-static bool write_manifest(const Writer *w, const Hash *hash, int64_t n) {
+static bool write_manifest(const Writer *w, const CkptHash *hash, int64_t n) {
   const CkptSave *save = w->save;
   struct stat info;
   CkptEntry *entries = arena_array(w->arena, CkptEntry, save->n_tensors + save->n_texts), *e = entries;
-  const Hash *at = hash;
+  const CkptHash *at = hash;
   for (int i = 0; i < save->n_tensors; i++) *e++ = join_hashes(&save->tensors[i], i, &at, hash + n);
   CHECK(at == hash + n);
   for (int i = 0; i < save->n_texts; i++) {
@@ -334,7 +302,7 @@ static bool take_name(const Writer *w) {
   return true;
 }
 
-static bool commit(const Writer *w, const Hash *hash, int64_t n) {
+static bool commit(const Writer *w, const CkptHash *hash, int64_t n) {
   bool ok = try_sync(w->file, w->why) && write_manifest(w, hash, n) && try_sync(w->aside, w->why) && take_name(w);
   if (!ok) return false;
   remove_remains(w);
@@ -360,7 +328,7 @@ static bool write_all(Writer *w) {
   bool first = comm_rank(w->comm) == 0;
   if (!all_agree(w, !first || make_file(w)) || !write_pieces(w)) return false;
   int64_t n;
-  const Hash *hashes = gather_hashes(w, &n);
+  const CkptHash *hashes = ckpt_gather_hashes(w->arena, w->comm, w->hashes, w->n_hashes, &n);
   return all_agree(w, !first || commit(w, hashes, n));
 }
 
@@ -376,7 +344,7 @@ bool try_ckpt_write(Comm *comm, const CkptSave *save, Why *why) {
               .aside = aside,
               .name = ckpt_path(arena, save->folder, save->step, ""),
               .file = arena_printf(arena, "%s/" CKPT_FILE, aside),
-              .hashes = arena_array(arena, Hash, n_pieces),
+              .hashes = arena_array(arena, CkptHash, n_pieces),
               .why = why ? why : &unwanted};
   h5_start();
   check_same(&w);

@@ -66,7 +66,7 @@ static int take_words(Generate *g, int argc, char **argv, char **keys) {
 
 static const Ckpt *open_checkpoint(Generate *g) {
   Text warnings = {0};
-  const Ckpt *ckpt = ckpt_find_newest(g->comm, g->folder, false, &warnings);
+  const Ckpt *ckpt = ckpt_find_newest(g->comm, g->folder, &warnings);
   if (warnings.n) fprintf(stderr, "warn   %s", warnings.at);
   text_close(&warnings);
   if (!ckpt)
@@ -108,7 +108,9 @@ static void load(Generate *g, int nkeys, char **keys) {
   g->dev = setup_device(g->config, g->comm, threads, NULL);
   g->engine = engine_open(g->arena, g->dev, g->comm, g->mesh, &o);
   engine_start(g->engine);
-  states_load(g->engine, ckpt);
+  Why why;
+  if (!try_states_load(g->comm, g->engine, ckpt, &why))
+    fail(FAIL_INPUT, "%s damaged: %s\nhelp: use another checkpoint; hpctrain ckpt ls lists them", ckpt_folder(ckpt), why.text);
   fprintf(stderr, "model  %s, %lld positions\n", ckpt_folder(ckpt), (long long)g->positions);
   if (g->seed < 0) g->seed = g->config->run.seed;
   ckpt_close((Ckpt *)ckpt);

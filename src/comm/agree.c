@@ -48,6 +48,13 @@ void comm_gather_local(Comm *comm, const void *mine, size_t nbytes, void *all) {
   comm->transport->gather_local(comm, mine, nbytes, all);
 }
 
+void comm_gather_axis(Mesh *mesh, MeshAxis axis, const void *mine, size_t nbytes, void *all) {
+  if (mesh->group[axis].size == 1)
+    memcpy(all, mine, nbytes);
+  else
+    mesh->comm->transport->gather_axis(mesh, axis, mine, nbytes, all);
+}
+
 bool comm_any_reason(Comm *comm, bool mine, char *text, size_t nbytes) {
   int64_t first = mine ? comm->size - comm->rank : 0; /* greatest on the lowest rank */
   comm->transport->most(comm, &first, 1);

@@ -85,6 +85,9 @@ int mesh_index(const Mesh *mesh, MeshAxis axis);
 int mesh_dp_size(const Mesh *mesh);  /* dp_replicate · dp_shard: how many ways the batch is split */
 int mesh_dp_index(const Mesh *mesh); /* which of them this rank takes */
 
+/* On the host, whatever the collectives below run on: nbytes of each rank along the axis, in their order, on all of them. */
+void comm_gather_axis(Mesh *mesh, MeshAxis axis, const void *mine, size_t nbytes, void *all);
+
 /* --- collectives over one axis ------------------------------------------------------------------------------------------ */
 
 typedef enum CommKind {

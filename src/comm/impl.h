@@ -14,10 +14,11 @@ typedef struct CommTransport {
   void (*barrier)(Comm *comm);
   void (*broadcast)(Comm *comm, void *bytes, size_t nbytes, int root);
   void (*gather)(Comm *comm, const void *mine, size_t nbytes, void *all);
-  void (*gather_local)(Comm *comm, const void *mine, size_t nbytes, void *all); /* among this node's ranks */
-  void (*most)(Comm *comm, int64_t *values, int n);                             /* element-wise maximum over ranks, in place */
-  void (*control_start)(Comm *comm);                                            /* from control_mine */
-  void (*control_finish)(Comm *comm);                                           /* to control_most */
+  void (*gather_local)(Comm *comm, const void *mine, size_t nbytes, void *all);               /* among this node's ranks */
+  void (*gather_axis)(Mesh *mesh, MeshAxis axis, const void *mine, size_t nbytes, void *all); /* of more than one rank */
+  void (*most)(Comm *comm, int64_t *values, int n); /* element-wise maximum over ranks, in place */
+  void (*control_start)(Comm *comm);                /* from control_mine */
+  void (*control_finish)(Comm *comm);               /* to control_most */
   void (*group_open)(Mesh *mesh, MeshAxis axis);
   void (*group_close)(Mesh *mesh, MeshAxis axis);
   void (*op_prepare)(CommOp *op);

@@ -52,6 +52,12 @@ static void mpi_gather_local(Comm *comm, const void *mine, size_t nbytes, void *
   MPI("a node's ranks", MPI_Allgather(mine, (int)nbytes, MPI_BYTE, all, (int)nbytes, MPI_BYTE, comm->local));
 }
 
+static void mpi_gather_axis(Mesh *mesh, MeshAxis axis, const void *mine, size_t nbytes, void *all) {
+  const CommGroup *group = &mesh->group[axis];
+  CHECK(nbytes <= (size_t)(INT_MAX / group->size));
+  MPI("the ranks of an axis", MPI_Allgather(mine, (int)nbytes, MPI_BYTE, all, (int)nbytes, MPI_BYTE, group->gather));
+}
+
 static void mpi_most(Comm *comm, int64_t *values, int n) {
   MPI("all ranks", MPI_Allreduce(MPI_IN_PLACE, values, n, MPI_INT64_T, MPI_MAX, comm->world));
 }
@@ -91,6 +97,7 @@ const CommTransport comm_transport_mpi = {
     .broadcast = mpi_broadcast,
     .gather = mpi_gather,
     .gather_local = mpi_gather_local,
+    .gather_axis = mpi_gather_axis,
     .most = mpi_most,
     .control_start = mpi_control_start,
     .control_finish = mpi_control_finish,

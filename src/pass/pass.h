@@ -88,6 +88,10 @@ int64_t state_share(const StateTable *table, StateRank rank);
  * element `at` of the rank's local vector.  False: none of it. */
 bool state_piece(const StateTable *table, int param, StateRank rank, int64_t *first, int64_t *count, int64_t *at);
 
+/* How many ranks hold the same part of a parameter as rank, and which of them it is: all ranks, those of one shard, or it alone. */
+typedef enum StateHolders { HELD_ALONE, HELD_BY_REPLICAS, HELD_BY_ALL } StateHolders;
+StateHolders state_holders(const StateTable *table, int param, StateRank rank, int64_t *holders, int64_t *me);
+
 /* The same where several ranks hold a part: cut up among them, so that all ranks together have each element once. */
 bool state_piece_once(const StateTable *table, int param, StateRank rank, int64_t *first, int64_t *count, int64_t *at);
 

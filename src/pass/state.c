@@ -114,12 +114,17 @@ bool state_piece(const StateTable *table, int param, StateRank rank, int64_t *fi
   return hi > lo;
 }
 
+StateHolders state_holders(const StateTable *table, int param, StateRank rank, int64_t *holders, int64_t *me) {
+  bool all = table->units[table->params[param].unit].traits.whole;
+  *holders = all ? table->shards * table->replicas : table->across ? 1 : table->replicas;
+  *me = all ? rank.replica * table->shards + rank.shard : table->across ? 0 : rank.replica;
+  return all ? HELD_BY_ALL : table->across ? HELD_ALONE : HELD_BY_REPLICAS;
+}
+
 bool state_piece_once(const StateTable *table, int param, StateRank rank, int64_t *first, int64_t *count, int64_t *at) {
-  const StateUnit *unit = &table->units[table->params[param].unit];
   if (!state_piece(table, param, rank, first, count, at)) return false;
-  bool all = unit->traits.whole; /* who holds the same: all ranks, or those of one shard */
-  int64_t holders = all ? table->shards * table->replicas : table->across ? 1 : table->replicas;
-  int64_t me = all ? rank.replica * table->shards + rank.shard : table->across ? 0 : rank.replica, n = *count;
+  int64_t holders, me, n = *count;
+  state_holders(table, param, rank, &holders, &me);
   int64_t before = n / holders * me + (me < n % holders ? me : n % holders);
   *first += before;
   *at += before;

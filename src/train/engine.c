@@ -214,6 +214,14 @@ void engine_get(const Engine *e, StateSlot slot, int unit, int64_t at, int64_t n
     lower ? job_get_halves(e->job, name, lower, at, n, use, self) : job_get(e->job, name, at, n, use, self);
 }
 
+void engine_gather_holders(Engine *e, int param, const void *mine, size_t nbytes, void *all) {
+  int64_t holders, me;
+  StateHolders who = state_holders(e->states, param, engine_rank(e), &holders, &me);
+  if (who == HELD_ALONE) memcpy(all, mine, nbytes);
+  if (who == HELD_BY_REPLICAS) comm_gather_axis(e->mesh, MESH_DP_REPLICATE, mine, nbytes, all);
+  if (who == HELD_BY_ALL) comm_gather(e->comm, mine, nbytes, all);
+}
+
 void engine_get_grad(const Engine *e, int unit, int64_t at, int64_t n, JobUse *use, void *self) {
   job_get(e->job, state_grad(e->arena, &e->states->units[unit]), at, n, use, self);
 }

@@ -47,6 +47,8 @@ JobStart engine_start(Engine *engine);
 bool engine_holds(const Engine *engine, StateSlot slot, int unit); /* moments and the scalar (unit -1): not without training */
 void engine_put(Engine *engine, StateSlot slot, int unit, int64_t at, int64_t n, JobMake *make, void *self);
 void engine_get(const Engine *engine, StateSlot slot, int unit, int64_t at, int64_t n, JobUse *use, void *self);
+/* On the host: nbytes of each rank that holds the same part of a parameter (state_holders), in their order, on all of them. */
+void engine_gather_holders(Engine *engine, int param, const void *mine, size_t nbytes, void *all);
 void engine_read(const Engine *engine, StateSlot slot, int unit, int64_t at, int64_t n, float *to);
 void engine_get_grad(const Engine *engine, int unit, int64_t at, int64_t n, JobUse *use, void *self); /* of the last step */
 /* A scalar state, by its row's name ("updates"); setting one that the engine does not have does nothing. */

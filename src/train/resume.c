@@ -45,9 +45,9 @@ static void warn_damaged(Run *run, Text *text) {
 
 static Ckpt *find(Run *run) {
   Text warnings = {0};
-  const char *folder = resume_folder(run), *asked = run->config->checkpoint.resume;
+  const char *folder = run->source = resume_folder(run), *asked = run->config->checkpoint.resume;
   if (!folder) return NULL;
-  Ckpt *ckpt = ckpt_find_newest(run->comm, folder, true, &warnings);
+  Ckpt *ckpt = ckpt_find_newest(run->comm, folder, &warnings);
   warn_damaged(run, &warnings);
   if (!ckpt && !strcmp(folder, asked))
     config_fail(run->config, "checkpoint.resume", "auto, never, a run folder or a step folder", "there is no checkpoint in %s",
@@ -166,12 +166,28 @@ static const char *load_weights(Run *run) {
   return told;
 }
 
+static void go_on_from(Run *run, Ckpt *ckpt) {
+  check_same(run, ckpt);
+  run->ckpt = ckpt;
+  run->step = ckpt_step(ckpt);
+  run->saved_step = is_within(ckpt_folder(ckpt), run->folder->path) ? run->step : -1;
+}
+
+/* Damage may show only now; then the one before is taken.  Kernels that were chosen by measurement stay those of the newer one. */
+static void load_states(Run *run) {
+  Why why;
+  while (!try_states_load(run->comm, run->engine, run->ckpt, &why)) {
+    Text warnings = {0};
+    Ckpt *before = ckpt_find_before_take(run->comm, run->source, run->ckpt, &why, &warnings);
+    warn_damaged(run, &warnings);
+    go_on_from(run, before);
+  }
+}
+
 void run_find(Run *run) {
-  run->ckpt = find(run);
-  if (run->ckpt) {
-    check_same(run, run->ckpt);
-    run->step = ckpt_step(run->ckpt);
-    run->saved_step = is_within(ckpt_folder(run->ckpt), run->folder->path) ? run->step : -1;
+  Ckpt *ckpt = find(run);
+  if (ckpt) {
+    go_on_from(run, ckpt);
   } else if (run->config->model.from) {
     run->weights = weights_open(run->arena, run->config, run->members);
   }
@@ -180,7 +196,7 @@ void run_find(Run *run) {
 void run_load(Run *run) {
   const char *weights = NULL;
   if (run->ckpt)
-    states_load(run->engine, run->ckpt);
+    load_states(run);
   else
     weights = load_weights(run);
   if (run_speaks(run)) {

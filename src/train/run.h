@@ -43,8 +43,9 @@ typedef struct Run {
   const Members *members; /* its parameters */
   Batch batch;
   Data *data;
-  Weights *weights; /* of model.from, as ckpt; NULL: none are read */
-  Ckpt *ckpt;       /* to go on from, between finding and loading it; NULL: none */
+  Weights *weights;   /* of model.from, as ckpt; NULL: none are read */
+  Ckpt *ckpt;         /* to go on from, between finding and loading it; NULL: none */
+  const char *source; /* the folder in which it was found */
   Engine *engine;
   Prof *prof; /* NULL: nothing is to be recorded in this attempt, or it has been */
   LrSchedule schedule;

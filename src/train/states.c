@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Each rank writes and reads only its own ranges of the whole tensors. */
+/* Each rank writes and reads only its own ranges of the whole tensors; what several hold is written and read by one of them. */
 #include "src/train/states.h"
 
+#include <stdlib.h>
 #include <string.h>
 
 #include "io/hf_config.h"
@@ -81,16 +82,35 @@ static void check_shape(const Ckpt *ckpt, const char *path, const Shape *want) {
          e ? "has another shape than the model's" : "is not there");
 }
 
-/* A range of a tensor of a checkpoint. */
+/* A range of a tensor of a checkpoint, for a parameter that `holders` ranks want to have: each reads its part of a turn. */
 typedef struct Saved {
-  const Ckpt *ckpt;
+  CkptLoad *load;
+  Engine *engine;
+  int param;
   const char *path;
-  int64_t first;
+  int64_t first, holders, me, most; /* most: elements a rank reads in a turn */
+  float *mine, *all;
 } Saved;
 
+static void read_shared(Saved *s, int64_t first, int64_t n, float *to) {
+  int64_t each = (n + s->holders - 1) / s->holders, from = each * s->me, count = n - from < each ? n - from : each;
+  if (count > 0) ckpt_load_read(s->load, s->path, DT_F32, first + from, count, s->mine);
+  engine_gather_holders(s->engine, s->param, s->mine, sizeof(float) * (size_t)each, s->all);
+  memcpy(to, s->all, sizeof(float) * (size_t)n);
+}
+
 static void read_part(void *self, int64_t first, int64_t n, void *to) {
-  const Saved *saved = self;
-  ckpt_read(saved->ckpt, saved->path, DT_F32, saved->first + first, n, to);
+  Saved *s = self;
+  int64_t turn = s->holders * s->most;
+  first += s->first;
+  if (s->holders == 1) ckpt_load_read(s->load, s->path, DT_F32, first, n, to);
+  for (int64_t done = 0; s->holders > 1 && done < n; done += turn)
+    read_shared(s, first + done, n - done < turn ? n - done : turn, (float *)to + done);
+}
+
+static void read_zeros(void *self, int64_t first, int64_t n, void *to) {
+  (void)self, (void)first;
+  memset(to, 0, sizeof(float) * (size_t)n);
 }
 
 /* A checkpoint of another precision has no loss scale: that one starts afresh. */
@@ -113,23 +133,37 @@ bool states_has_moments(const Ckpt *ckpt, const char *param) {
   return has;
 }
 
-void states_load(Engine *engine, const Ckpt *ckpt) {
+/* Elements of all holders' parts of a turn: large reads, and little memory beside the states. */
+enum { TURN = 4 << 20 };
+
+static void load_param(Engine *engine, const Ckpt *ckpt, CkptLoad *load, StateSlot slot, int p, Arena *arena) {
+  const StateTable *states = engine_states(engine);
+  const StateParam *param = &states->params[p];
+  Saved s = {.load = load, .engine = engine, .param = p, .path = tensor_path(arena, slot, param)};
+  int64_t n, at;
+  if (!engine_holds(engine, slot, param->unit)) return; /* moments, of an engine that does not train */
+  bool absent = slot != SLOT_PARAM && !ckpt_find(ckpt, s.path);
+  if (!absent) check_shape(ckpt, s.path, &param->shape);
+  if (!state_piece(states, p, engine_rank(engine), &s.first, &n, &at)) return;
+  state_holders(states, p, engine_rank(engine), &s.holders, &s.me);
+  s.most = TURN / s.holders + 1;
+  s.mine = s.holders > 1 && !absent ? xmalloc(sizeof(float) * (size_t)s.most) : NULL;
+  s.all = s.holders > 1 && !absent ? xmalloc(sizeof(float) * (size_t)(s.most * s.holders)) : NULL;
+  engine_put(engine, slot, param->unit, at, n, absent ? read_zeros : read_part, &s);
+  free(s.mine);
+  free(s.all);
+}
+
+bool try_states_load(Comm *comm, Engine *engine, const Ckpt *ckpt, Why *why) {
   Arena *arena = arena_open();
   const StateTable *states = engine_states(engine);
+  CkptLoad *load = ckpt_load_open(comm, ckpt);
   for (StateSlot slot = SLOT_PARAM; slot <= SLOT_V; slot++)
-    for (int p = 0; p < states->nparams; p++) {
-      const StateParam *param = &states->params[p];
-      Saved saved = {ckpt, tensor_path(arena, slot, param), 0};
-      int64_t n, at;
-      if (!engine_holds(engine, slot, param->unit)) continue;           /* moments, of an engine that does not train */
-      if (slot != SLOT_PARAM && !ckpt_find(ckpt, saved.path)) continue; /* of what was frozen: they start at zero */
-      check_shape(ckpt, saved.path, &param->shape);
-      if (!state_piece(states, p, engine_rank(engine), &saved.first, &n, &at)) continue;
-      engine_put(engine, slot, param->unit, at, n, read_part, &saved);
-    }
+    for (int p = 0; p < states->nparams; p++) load_param(engine, ckpt, load, slot, p, arena);
   for (int i = 0; i < states->nrows; i++)
     if (states->rows[i].slot == SLOT_SCALAR) load_scalar(engine, ckpt, &states->rows[i], arena);
   arena_close(arena);
+  return try_ckpt_load_close(load, why);
 }
 
 const char *states_model_text(Arena *arena, const ModelConfig *model) {

@@ -24,9 +24,11 @@ typedef struct StatesSave {
 /* All ranks; as try_ckpt_write. */
 bool try_states_save(Comm *comm, const Engine *engine, const StatesSave *save, Why *why);
 
-/* After engine_start.  Fills this rank's parameters and, where the engine trains, its moments and the count of updates; a
- * tensor that is not there or has another shape is an input error that names it.  Moments that the checkpoint lacks stay zero. */
-void states_load(Engine *engine, const Ckpt *ckpt);
+/* After engine_start; all ranks.  Fills this rank's parameters and, where the engine trains, its moments and the count of updates;
+ * a tensor that is not there or has another shape is an input error that names it.  Moments that the checkpoint lacks become zero.
+ * All ranks together read each byte once, and what they read is checked: false on all of them, with the same reason, when something
+ * is damaged; then another checkpoint may be loaded. */
+bool try_states_load(Comm *comm, Engine *engine, const Ckpt *ckpt, Why *why);
 /* Whether it has the moments of a parameter: those of a frozen one do not exist. */
 bool states_has_moments(const Ckpt *ckpt, const char *param);
 

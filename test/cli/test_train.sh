@@ -177,6 +177,25 @@ test_a_strategy_may_change_in_between() {
   expect_close a b
 }
 
+# Where several ranks hold the same, each reads a part and they exchange; a newest step whose damage shows only then gives way.
+test_what_several_ranks_hold_is_loaded_once() {
+  write_run
+  train 2 run.folder=a checkpoint.every=4steps
+  local words file
+  for words in '3 parallel.strategy=no_shard' '4 parallel.strategy=hybrid_shard parallel.shard_degree=2' '2 parallel.ignore=*norm*'; do
+    rm -rf b
+    cp -r a b
+    rm -rf b/checkpoints/step-00000010
+    file=b/checkpoints/step-00000008/model.h5
+    printf 'XXXX' | dd of=$file conv=notrunc bs=1 seek=$(($(stat -c %s $file) / 2)) status=none
+    train ${words%% *} run.folder=b ${words#* } train.micro_batch_size=1
+    expect_err '^warn   step-00000008 damaged: /.*, checksum'
+    expect_err '^       using step-00000004 \(verified\); 4 steps are redone$'
+    expect_out '^resume   b/checkpoints/step-00000004, verified'
+    expect_close a b
+  done
+}
+
 test_evaluations_change_no_bits() {
   write_run
   train 2 run.folder=a eval.every=100steps

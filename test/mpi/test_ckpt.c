@@ -8,6 +8,7 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
+#include "io/ckpt_impl.h"
 #include "src/base/file.h"
 #include "src/base/hash.h"
 #include "test/check.h"
@@ -91,9 +92,9 @@ TEST(all_ranks_find_the_newest_and_its_facts) {
   Why why;
   Text warnings = {0};
   const char *run = shared("run"), *folder = shared("run/checkpoints");
-  EXPECT(!ckpt_find_newest(comm, run, true, &warnings));
+  EXPECT(!ckpt_find_newest(comm, run, &warnings));
   EXPECT(case_save(comm, folder, 5, &why) && case_save(comm, folder, 25, &why) && case_save(comm, folder, 15, &why));
-  Ckpt *c = ckpt_find_newest(comm, run, true, &warnings);
+  Ckpt *c = ckpt_find_newest(comm, run, &warnings);
   EXPECT(c && ckpt_step(c) == 25 && warnings.n == 0 && case_holds_all(c, 25));
   EXPECT_TEXT(ckpt_fact(c, "loss"), "2.144");
   Arena *arena = arena_open();
@@ -146,23 +147,124 @@ TEST(a_write_that_fails_on_one_rank_fails_on_all_and_leaves_the_older_steps) {
   comm_barrier(comm);
 }
 
+/* This rank's pieces, as case_cut deals them for that step, or every other one of them. */
+static void load_pieces(CkptLoad *load, int64_t step, int every) {
+  Arena *arena = arena_open();
+  for (int k = 0; k < CKPT_CASES; k++) {
+    CkptTensor t = ckpt_case[k];
+    case_cut(arena, &t, k, me, R, step);
+    for (int p = 0; p < t.n_pieces; p += every) {
+      size_t nbytes = (size_t)t.pieces[p].n * dtype_size(t.dtype);
+      char *got = arena_alloc(arena, nbytes);
+      ckpt_load_read(load, t.path, t.dtype, t.pieces[p].first, t.pieces[p].n, got);
+      if (every == 1) EXPECT(!memcmp(got, t.pieces[p].at, nbytes));
+    }
+  }
+  arena_close(arena);
+}
+
+/* Bytes that this process has asked files for. */
+static int64_t bytes_read(void) {
+  size_t n;
+  char *text = file_read("/proc/self/io", &n), *at = text ? strstr(text, "rchar: ") : NULL;
+  int64_t nbytes = at ? strtoll(at + strlen("rchar: "), NULL, 10) : 0;
+  free(text);
+  return nbytes;
+}
+
+TEST(what_is_loaded_is_checked_and_read_once) {
+  Why why;
+  const char *folder = shared("checkpoints");
+  EXPECT(case_save(comm, folder, 4, &why));
+  Ckpt *c = try_ckpt_open(shared("checkpoints/step-00000004"), &why);
+  EXPECT(c);
+  int64_t before = bytes_read();
+  CkptLoad *load = ckpt_load_open(comm, c);
+  load_pieces(load, 4, 1);
+  EXPECT(try_ckpt_load_close(load, &why));
+  int64_t mine = bytes_read() - before, all[8], sum = 0;
+  comm_gather(comm, &mine, sizeof mine, all);
+  for (int r = 0; r < R; r++) sum += all[r];
+  EXPECT(sum < ckpt_nbytes(c) + (R + 1) * 60000); /* HDF5's metadata, and nothing of the 1.2 MB twice */
+  load = ckpt_load_open(comm, c);                 /* what nobody asks for is looked at all the same */
+  load_pieces(load, 4, 2);
+  EXPECT(try_ckpt_load_close(load, &why));
+  ckpt_close(c);
+  comm_barrier(comm);
+}
+
+/* The byte in the middle of a dataset, on disk. */
+static void damage(const char *step, const CkptEntry *e) {
+  char path[4300];
+  int64_t offset;
+  unsigned char byte;
+  Ckpt *c = try_ckpt_open(step, NULL);
+  CHECK(c && try_ckpt_locate(c, ckpt_find(c, e->path), &offset, NULL));
+  offset += ckpt_entry_nbytes(e) / 2;
+  ckpt_close(c);
+  snprintf(path, sizeof path, "%s/model.h5", step);
+  int fd = open(path, O_RDWR);
+  CHECK(fd >= 0 && fd_read_at(fd, &byte, 1, offset));
+  byte ^= 1;
+  CHECK(fd_write_at(fd, &byte, 1, offset) && !close(fd));
+}
+
+/* A bit of each dataset in turn: the load fails on every rank and names it, whether this, another or no rank has loaded it. */
+TEST(a_flipped_bit_in_each_dataset_is_seen_by_the_load_of_all_ranks) {
+  Why why;
+  const char *step = shared("checkpoints/step-00000004");
+  EXPECT(case_save(comm, shared("checkpoints"), 4, &why));
+  Ckpt *c = try_ckpt_open(step, &why);
+  EXPECT(c);
+  for (int i = 0; i < 2 * ckpt_n(c); i++) {
+    const CkptEntry *e = ckpt_at(c, i / 2);
+    char begin[128];
+    if (me == 0) damage(step, e);
+    comm_barrier(comm);
+    CkptLoad *load = ckpt_load_open(comm, c);
+    load_pieces(load, 4, 2);
+    why.text[0] = 0;
+    bool ok = try_ckpt_load_close(load, &why);
+    if (me == 0) damage(step, e);
+    comm_barrier(comm);
+    snprintf(begin, sizeof begin, "%s, checksum ", e->path);
+    EXPECT(!ok && !strncmp(why.text, begin, strlen(begin)));
+  }
+  ckpt_close(c);
+}
+
 TEST(a_damaged_newest_gives_way_to_the_one_before_on_all_ranks) {
   Why why;
   Text warnings = {0};
-  const char *run = shared("run"), *folder = shared("run/checkpoints"), *file = shared("run/checkpoints/step-00000002/model.h5");
-  EXPECT(case_save(comm, folder, 1, &why) && case_save(comm, folder, 2, &why));
-  if (me == 0) {
-    size_t n;
-    char *bytes = file_read(file, &n);
-    CHECK(bytes);
-    bytes[n / 2] ^= 1; /* within the large tensor */
-    CHECK(try_file_write(file, bytes, n, NULL));
-    free(bytes);
-  }
+  const char *run = shared("run"), *folder = shared("run/checkpoints"), *second = shared("run/checkpoints/step-00000002");
+  for (int64_t step = 1; step <= 3; step++) EXPECT(case_save(comm, folder, step, &why));
+  Ckpt *c = ckpt_find_newest(comm, run, &warnings);
+  EXPECT(c && ckpt_step(c) == 3 && !warnings.n);
+  if (me == 0) damage(second, ckpt_find(c, "/model/cube"));
   comm_barrier(comm);
-  Ckpt *c = ckpt_find_newest(comm, run, true, &warnings);
+  why_not(&why, "/model/norm.weight, checksum 00000001, manifest 00000002");
+  c = ckpt_find_before_take(comm, run, c, &why, &warnings);
   EXPECT(c && ckpt_step(c) == 1 && case_holds_all(c, 1));
-  EXPECT(strstr(warnings.at, "step-00000002 damaged: /model/big.weight, checksum") && strstr(warnings.at, "using step-00000001"));
+  const char *at = strstr(warnings.at, "step-00000003 damaged: /model/norm.weight, checksum 00000001");
+  EXPECT(at && (at = strstr(at, "\nstep-00000002 damaged: /model/cube, checksum ")));
+  EXPECT(at && strstr(at, "\n       using step-00000001 (verified); 2 steps are redone\n"));
+  ckpt_close(c);
+  text_close(&warnings);
+  comm_barrier(comm);
+}
+
+/* What a run reads before it loads is looked at when it is found. */
+TEST(a_damaged_run_file_is_found_at_once) {
+  Why why;
+  Text warnings = {0};
+  const char *run = shared("run"), *folder = shared("run/checkpoints"), *second = shared("run/checkpoints/step-00000002");
+  for (int64_t step = 1; step <= 2; step++) EXPECT(case_save(comm, folder, step, &why));
+  Ckpt *c = ckpt_find_newest(comm, run, &warnings);
+  if (me == 0) damage(second, ckpt_find(c, "/run/yaml"));
+  ckpt_close(c);
+  comm_barrier(comm);
+  c = ckpt_find_newest(comm, run, &warnings);
+  EXPECT(c && ckpt_step(c) == 1 && strstr(warnings.at, "step-00000002 damaged: /run/yaml, checksum "));
   ckpt_close(c);
   text_close(&warnings);
   comm_barrier(comm);

@@ -197,7 +197,7 @@ TEST(an_uncommitted_step_is_never_taken) {
   save(2);
   CHECK(!rename(in_folder("step-00000002"), in_folder("step-00000002.tmp")));
   CHECK(!mkdir(in_folder("step-9"), 0755) && !mkdir(in_folder("step-00000003.old"), 0755));
-  Ckpt *c = ckpt_find_newest(comm, check_folder(), true, &warnings);
+  Ckpt *c = ckpt_find_newest(comm, check_folder(), &warnings);
   EXPECT(c && ckpt_step(c) == 1 && warnings.n == 0);
   ckpt_close(c);
   save(4); /* clears away what is left */
@@ -209,8 +209,15 @@ TEST(when_all_are_damaged_nothing_starts_over) {
   Text warnings = {0};
   save(1);
   CHECK(!truncate(in_folder("step-00000001/model.h5"), 100));
-  EXPECT_FAIL(FAIL_INPUT, "none of its 1 checkpoints is whole", ckpt_find_newest(comm, check_folder(), true, &warnings));
-  EXPECT_FAIL(FAIL_INPUT, "step-00000001 damaged", ckpt_find_newest(comm, in_folder("step-00000001"), true, &warnings));
+  EXPECT_FAIL(FAIL_INPUT, "none of its 1 checkpoints is whole", ckpt_find_newest(comm, check_folder(), &warnings));
+  EXPECT_FAIL(FAIL_INPUT, "step-00000001 damaged", ckpt_find_newest(comm, in_folder("step-00000001"), &warnings));
+  Why why = {"/model/cube, checksum"};
+  save(2);
+  Ckpt *c = ckpt_find_newest(comm, check_folder(), &warnings);
+  EXPECT_FAIL(FAIL_INPUT, "none of its 2 checkpoints is whole", ckpt_find_before_take(comm, check_folder(), c, &why, &warnings));
+  EXPECT_FAIL(FAIL_INPUT, "step-00000002 damaged: /model/cube",
+              ckpt_find_before_take(comm, in_folder("step-00000002"), c, &why, &warnings));
+  ckpt_close(c);
 }
 
 TEST(pruning_keeps_the_newest_good_ones_and_the_milestones) {
@@ -267,7 +274,7 @@ TEST(death_during_a_save_leaves_the_step_before) {
     usleep((useconds_t)(4e6 * one * (w[0] % 1000) / 1000));
     CHECK(!kill(child, SIGKILL) && waitpid(child, NULL, 0) == child);
     Text warnings = {0};
-    Ckpt *c = ckpt_find_newest(comm, check_folder(), true, &warnings);
+    Ckpt *c = ckpt_find_newest(comm, check_folder(), &warnings);
     EXPECT(c && warnings.n == 0 && ckpt_step(c) >= last && case_holds_all(c, ckpt_step(c)));
     last = ckpt_step(c);
     ckpt_close(c);
