@@ -25,8 +25,10 @@ bool state_is_gathered(const char *var) { return !strncmp(var, "gathered/", strl
 
 static const char *unit_name(Arena *arena, const char *block, const ParamTraits *t) {
   const char *name = arena_printf(arena, "%s%s%s", block, t->frozen ? ".frozen" : "", t->whole ? ".whole" : "");
-  if (!t->frozen && t->lr_factor != 1) name = arena_printf(arena, "%s.lr%g", name, t->lr_factor);
-  return t->frozen || t->weight_decay < 0 ? name : arena_printf(arena, "%s.wd%g", name, t->weight_decay);
+  char number[NUM_TEXT];
+  if (!t->frozen && t->lr_factor != 1) name = arena_printf(arena, "%s.lr%s", name, num_double(t->lr_factor, number));
+  if (!t->frozen && t->weight_decay >= 0) name = arena_printf(arena, "%s.wd%s", name, num_double(t->weight_decay, number));
+  return name;
 }
 
 static int find_unit(Arena *arena, StateTable *table, const char *block, const ParamTraits *traits) {

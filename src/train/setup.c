@@ -1,9 +1,11 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "src/train/setup.h"
 
+#include <errno.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <unistd.h>
 
 #include "io/names.h"
 
@@ -155,6 +157,17 @@ void setup_check_profile(const Config *c, int64_t total_steps) {
     config_fail(c, "profile.steps", "steps that the run has", "the run ends with step %lld", (long long)total_steps);
 }
 
+void setup_check_folder(const Config *c) {
+  const char *folder = c->memory.offload_folder;
+  if (!folder) return;
+  Text inside = {0};
+  text_printf(&inside, "%s/.", folder); /* a file has none */
+  if (access(inside.at, W_OK | X_OK))
+    config_fail(c, "memory.offload_folder", "a folder that is there, on every node, and that you may write to",
+                "no file can be made in %s: %s", folder, strerror(errno));
+  text_close(&inside);
+}
+
 LrSchedule setup_schedule(const Config *c, int64_t epoch_sequences) {
   static const LrKind kinds[] = {
       [SCHEDULE_CONSTANT] = LR_CONSTANT, [SCHEDULE_LINEAR] = LR_LINEAR, [SCHEDULE_COSINE] = LR_COSINE, [SCHEDULE_WSD] = LR_WSD};
@@ -263,9 +276,8 @@ static int shard_degree(const Config *c, const Comm *comm) {
   int below = degree, above = degree;
   while (ranks % below) below--;
   while (above < ranks && ranks % above) above++;
-  if (above > ranks) above = ranks;
   char help[80];
-  snprintf(help, sizeof help, "parallel.shard_degree: %d or %d", below, above);
+  snprintf(help, sizeof help, above > ranks ? "parallel.shard_degree: %d" : "parallel.shard_degree: %d or %d", below, above);
   config_fail(c, asked ? "parallel.shard_degree" : "parallel.strategy", help, "%d ranks cannot be cut into groups of %d%s", ranks,
               degree, asked ? "" : ", a node's");
 }

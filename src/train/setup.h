@@ -21,6 +21,9 @@ EngineOptions setup_options(const Config *c, const ModelConfig *model, int threa
 /* profile.steps that the run does not have are an input error; total_steps: its length. */
 void setup_check_profile(const Config *c, int64_t total_steps);
 
+/* Ends the job if memory.offload_folder cannot be had; what room it has is known when the file is made. */
+void setup_check_folder(const Config *c);
+
 /* A decay that does not fit behind the warm-up is an input error. */
 LrSchedule setup_schedule(const Config *c, int64_t epoch_sequences);
 

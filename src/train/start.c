@@ -108,8 +108,10 @@ static void open_data(Run *run) {
 
 /* --- engine --------------------------------------------------------------------------------------------------------------- */
 
-static void open_engine(Run *run) {
+/* What a run's engine is asked for; refuses what cannot be had. */
+static EngineOptions settle(Run *run) {
   const Config *c = run->config;
+  setup_check_folder(c);
   int threads = c->cpu.threads ? (int)c->cpu.threads : comm_core_share(run->comm);
   run->dev = setup_device(c, run->comm, threads, run->folder->path);
   DevCard card;
@@ -121,12 +123,16 @@ static void open_engine(Run *run) {
   o.nominal_tokens = (double)run->batch.tokens;
   o.train = true;
   o.eval = data_vals(run->data) > 0;
-  o.watch = stages_watch(run);
   o.traits = run->members->traits;
   const char *tuned = run->ckpt ? ckpt_text(run->ckpt, run->arena, "choices") : NULL;
   if (tuned && *tuned) o.choices.tuned = tuned;
   run->fit = fit_settle(run->arena, c, run->comm, run->mesh, &o, &(FitPlace){.dev = run->dev});
-  run->engine = engine_open(run->arena, run->dev, run->comm, run->mesh, &o);
+  return o;
+}
+
+static void open_engine(Run *run, EngineOptions *o) {
+  o->watch = stages_watch(run);
+  run->engine = engine_open(run->arena, run->dev, run->comm, run->mesh, o);
   comm_agree(run->comm, engine_hash(run->engine), "the compiled programs");
   stages_memory(run);
   run->ids = arena_array(run->arena, int32_t, run->batch.micro_tokens);
@@ -287,10 +293,11 @@ Run *run_open(int argc, char **argv) {
   open_data(run);
   run->shape.speed = (Speed){.per_token = members_flops(run->members, run->config, &run->model), .devices = comm_size(run->comm)};
   run_find(run);
+  times.load = lap(&at);
+  EngineOptions options = settle(run);
   begin_attempt(run);
   comm_barrier(run->comm);
-  times.load = lap(&at);
-  open_engine(run);
+  open_engine(run, &options);
   times.plan = lap(&at);
   if (run_speaks(run)) banner_plan(run);
   run_check_room(run);

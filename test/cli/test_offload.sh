@@ -51,7 +51,9 @@ test_moments_in_files_come_back_from_a_checkpoint() {
 test_a_folder_for_files_is_there_and_of_use() {
   write_run
   fails 2 2 memory.offload=moments memory.offload_folder=nowhere
-  expect_err 'memory.offload_folder: nowhere: no file can be made there'
+  expect_err '^error: no file can be made in nowhere: No such file or directory$'
+  expect_err '^ +--> argument [0-9]+: memory\.offload_folder=nowhere$'
+  [ ! -e run/attempts/1 ]
   fails 2 1 memory.offload=gradients memory.offload_folder=.
   expect_err "'memory.offload_folder' has no use here"
   fails 2 1 memory.offload=moments memory.offload_folder=. cpu.compiler=none

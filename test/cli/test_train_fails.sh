@@ -118,6 +118,15 @@ test_another_run_is_not_gone_on_with() {
   cmp kept.yaml run/run.yaml && [ ! -e run/attempts/2 ] # a refused attempt is none
 }
 
+# Also what only a compilation tells.
+test_memory_that_cannot_do_is_refused_before_an_attempt() {
+  write_run
+  fails 2 2 memory.recompute='{auto: 10KiB}'
+  expect_err '^error: .* short, [0-9]+ bytes$'
+  expect_err '^ +--> argument [0-9]+: memory\.recompute='
+  [ ! -e run/attempts/1 ]
+}
+
 # --- machine -------------------------------------------------------------------------------------------------------------
 
 test_a_missing_compiler() {

@@ -254,11 +254,12 @@ static void expect_covered(Arena *arena, const StateTable *t, Piece *piece, cons
 
 /* Some parameters whole, some frozen, some with a rate or a decay of their own. */
 static const ParamTraits *random_traits(Arena *arena, const Graph *model, uint64_t seed) {
+  static const double factors[] = {1, 0.5, 0.12345678, 0.12345679};
   ParamTraits *traits = arena_array(arena, ParamTraits, model->vars.n + 1);
   Rng rng = rng_make(seed, RNG_TEST, "traits", 0);
   for (int i = 0; i < model->vars.n; i++) {
     uint64_t at = 4 * (uint64_t)i;
-    traits[i] = (ParamTraits){draw(&rng, at, 4) == 0, draw(&rng, at + 1, 4) == 0, draw(&rng, at + 2, 4) ? 1 : 0.5,
+    traits[i] = (ParamTraits){draw(&rng, at, 4) == 0, draw(&rng, at + 1, 4) == 0, factors[draw(&rng, at + 2, 4)],
                               draw(&rng, at + 3, 4) ? -1 : 0};
   }
   return traits;
