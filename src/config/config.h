@@ -156,6 +156,7 @@ typedef struct Config {
   struct {
     Amount every; /* steps; UNIT_NONE: only when asked */
     int64_t keep;
+    Amount keep_every;  /* steps; UNIT_NONE: none */
     const char *resume; /* "auto", "never", or a run folder or step folder */
   } checkpoint;
   struct {

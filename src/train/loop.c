@@ -146,6 +146,12 @@ static void exchange(Run *run, bool *in_flight, int64_t wanted[WORDS]) {
 
 static bool is_due(const Run *run, Amount every) { return every.unit && run->step % (int64_t)every.value == 0; }
 
+/* Those that stay for good are saved even where no other save is due. */
+static bool is_save_due(const Run *run) {
+  bool again = run->retry_step && run->step >= run->retry_step;
+  return again || is_due(run, run->config->checkpoint.every) || is_due(run, run->config->checkpoint.keep_every);
+}
+
 /* Where a run has come to: asked for, it stops before its end; pause: what asks for going on in another job. */
 typedef struct End {
   bool stopped;
@@ -160,7 +166,7 @@ static End step_all(Run *run) {
     step(run);
     exchange(run, &in_flight, wanted);
     bool evaluate = is_due(run, run->config->eval.every) && data_vals(run->data);
-    bool save = is_due(run, run->config->checkpoint.every) || wanted[WISH_SAVE];
+    bool save = is_save_due(run) || wanted[WISH_SAVE];
     if (evaluate || save) finish_step(run);
     if (evaluate) run_evaluate(run);
     if (save) run_save(run);

@@ -60,6 +60,7 @@ typedef struct Run {
   int64_t open;                    /* the step whose update is under way, its results not read yet; 0: none */
   double open_lr;                  /* its learning rate */
   int64_t saved_step, evaled_step; /* of the last save and evaluation; -1: none */
+  int64_t retry_step, retry_wait;  /* when a save that failed is tried again, and how many steps that is later; 0: none failed */
   double loss, eval_loss;          /* the last ones; NaN: none */
   int64_t memory_before;           /* bytes: the process's peak right after MPI's start */
   int64_t concluded;               /* steps whose results were read in this attempt */

@@ -8,6 +8,8 @@
 #include "src/report/human.h"
 #include "src/train/run.h"
 
+enum { RETRY_MOST = 1000 }; /* steps, where checkpoint.every is none */
+
 /* keep + 1: the oldest goes when the newest is whole. */
 void run_check_room(const Run *run) {
   const Config *c = run->config;
@@ -67,8 +69,22 @@ static void conclude(Run *run, double seconds) {
   SaveEvent event = {run->step, members_saved_bytes(run->members), seconds, seconds};
   lines_save(run->lines, &event);
   metrics_save(run->metrics, &event);
-  if (!try_ckpt_prune(run->folder->checkpoints, (int)run->config->checkpoint.keep, 0, &why))
+  if (!try_ckpt_prune(run->folder->checkpoints, (int)run->config->checkpoint.keep,
+                      (int64_t)run->config->checkpoint.keep_every.value, &why))
     lines_warn(run->lines, run->step, "%s", why.text);
+}
+
+/* The next step tries again; each time in a row that it fails the wait doubles, up to checkpoint.every: a folder that is full or
+ * slow for long costs little. */
+static void plan_retry(Run *run, const Why *why) {
+  int64_t most = run->config->checkpoint.every.unit ? (int64_t)run->config->checkpoint.every.value : RETRY_MOST;
+  run->retry_wait = run->retry_wait ? 2 * run->retry_wait : 1;
+  if (run->retry_wait > most) run->retry_wait = most;
+  run->retry_step = run->step + run->retry_wait;
+  const char *stays = run->saved_step >= 0 ? arena_printf(run->arena, "step-%08lld stays; ", (long long)run->saved_step) : "";
+  if (run_speaks(run))
+    lines_warn(run->lines, run->step, "no checkpoint: %s; %ssaved again at step %lld", why->text, stays,
+               (long long)run->retry_step);
 }
 
 bool run_save(Run *run) {
@@ -81,8 +97,9 @@ bool run_save(Run *run) {
   prof_span_end(run->prof);
   double seconds = clock_seconds() - begin;
   if (ok) run->saved_step = run->step;
+  if (ok) run->retry_step = run->retry_wait = 0;
+  if (!ok) plan_retry(run, &why);
   if (run_speaks(run) && ok) conclude(run, seconds);
-  if (run_speaks(run) && !ok) lines_warn(run->lines, run->step, "no checkpoint: %s", why.text);
   lines_doing(run->lines, "");
   run_spend(run, SPENT_SAVES, clock_seconds() - begin);
   return ok;

@@ -196,6 +196,15 @@ test_what_several_ranks_hold_is_loaded_once() {
   done
 }
 
+test_some_steps_stay_for_good() {
+  write_run
+  train 2 checkpoint.every=4steps checkpoint.keep=1 checkpoint.keep_every=3steps
+  expect_equal "$(ls run/checkpoints | tr '\n' ' ')" 'step-00000003 step-00000006 step-00000009 step-00000010 '
+  rm -rf run
+  train 2 checkpoint.every=none checkpoint.keep=1 checkpoint.keep_every=5steps
+  expect_equal "$(ls run/checkpoints | tr '\n' ' ')" 'step-00000005 step-00000010 '
+}
+
 test_evaluations_change_no_bits() {
   write_run
   train 2 run.folder=a eval.every=100steps

@@ -220,6 +220,30 @@ test_a_disk_that_is_full_while_saving() {
   wait $job
 }
 
+# The folder of checkpoints refuses everything for a while; metrics and log are elsewhere.  The steps after a failure try again.
+test_a_folder_that_becomes_read_only() {
+  write_run
+  mkdir -p run/checkpoints
+  mount --bind run/checkpoints run/checkpoints 2> /dev/null || { echo "note  nothing can be mounted here" >&2; return 0; }
+  trap 'umount -l "$PWD/run/checkpoints"' EXIT
+  start $plain checkpoint.every=1000steps
+  touch run/SAVE
+  eventually grep -qs '^ckpt' out.job
+  eventually mount -o remount,ro,bind run/checkpoints
+  touch run/SAVE
+  eventually grep -qs '^warn .*no checkpoint' err.job
+  grep -qE '^warn +[0-9]+  no checkpoint: .*Read-only file system; step-[0-9]{8} stays; saved again at step [0-9]+$' err.job
+  local failures
+  failures=$(grep -c '^warn .*no checkpoint' err.job)
+  eventually fails_more_than "$failures"
+  mount -o remount,rw,bind run/checkpoints
+  eventually saves_more_than 1
+  touch run/STOP
+  wait $job
+  ls run/checkpoints | grep -q '^step-........$'
+}
+fails_more_than() { [ "$(grep -c '^warn .*no checkpoint' err.job)" -gt "$1" ]; }
+
 test_a_last_save_that_fails_is_an_error() {
   write_run
   mount_small || return 0

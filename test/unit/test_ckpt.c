@@ -235,6 +235,19 @@ TEST(pruning_keeps_the_newest_good_ones_and_the_milestones) {
   arena_close(arena);
 }
 
+TEST(a_file_in_the_place_of_a_step_is_not_replaced) {
+  Why why;
+  save(1);
+  CHECK(try_file_write(in_folder("step-00000002"), "mine", 4, NULL));
+  EXPECT(!case_save(comm, check_folder(), 2, &why) && strstr(why.text, "step-00000002: rename: "));
+  size_t n;
+  char *text = file_read(in_folder("step-00000002"), &n);
+  EXPECT(text && !strcmp(text, "mine") && access(in_folder("step-00000002.tmp"), F_OK));
+  free(text);
+  CHECK(!unlink(in_folder("step-00000002")));
+  save(2);
+}
+
 TEST(a_full_disk_leaves_the_older_step) {
   Why why;
   if (mount("none", check_folder(), "tmpfs", 0, "size=6m")) {
