@@ -39,6 +39,7 @@ typedef struct CkptManifest {
 bool try_ckpt_locate(const Ckpt *c, const CkptEntry *e, int64_t *offset, Why *why);
 int64_t ckpt_entry_nbytes(const CkptEntry *e);
 /* Bytes of CKPT_FILE from offset on, for that dataset; from any thread. */
+void ckpt_bytes_soon(const Ckpt *c, int64_t offset, int64_t nbytes); /* they are read soon: the system may begin */
 bool try_ckpt_bytes(const Ckpt *c, const CkptEntry *e, int64_t offset, void *out, size_t nbytes, Why *why);
 
 bool try_manifest_write(const char *step_folder, const CkptManifest *m, Why *why);

@@ -9,6 +9,8 @@
 #include "src/base/hash.h"
 #include "src/base/vec.h"
 
+enum { BITE = 1 << 20 }; /* bytes that are read and hashed while caches hold them */
+
 struct CkptLoad {
   Arena *arena;
   Comm *comm;
@@ -72,8 +74,13 @@ void ckpt_load_read(CkptLoad *load, const char *path, DType dtype, int64_t first
   Why *why = *load->why.text ? NULL : &load->why;
   if (e->dtype != dtype)
     why_not(why, "%s is not %s", path, dtype_name(dtype));
-  else if (n && try_ckpt_locate(c, e, &at, why) && try_ckpt_bytes(c, e, at + first * (int64_t)size, out, (size_t)n * size, why))
-    add_hash(load, (int32_t)(e - ckpt_at(c, 0)), first, n, out, (size_t)n * size);
+  else if (n && try_ckpt_locate(c, e, &at, why))
+    for (int64_t most = BITE / (int64_t)size, end = first + n; first < end; first += most) {
+      n = end - first < most ? end - first : most;
+      if (!try_ckpt_bytes(c, e, at + first * (int64_t)size, out, (size_t)n * size, why)) return;
+      add_hash(load, (int32_t)(e - ckpt_at(c, 0)), first, n, out, (size_t)n * size);
+      out = (char *)out + (size_t)n * size;
+    }
 }
 
 /* --- the verdict ------------------------------------------------------------------------------------------------------------ */

@@ -124,6 +124,8 @@ bool try_ckpt_locate(const Ckpt *c, const CkptEntry *e, int64_t *offset, Why *wh
   return (room >= 0 && at <= (haddr_t)room) || why_not(why, "%s: lies beyond the file's end", e->path);
 }
 
+void ckpt_bytes_soon(const Ckpt *c, int64_t offset, int64_t nbytes) { posix_fadvise(c->fd, offset, nbytes, POSIX_FADV_WILLNEED); }
+
 bool try_ckpt_bytes(const Ckpt *c, const CkptEntry *e, int64_t offset, void *out, size_t nbytes, Why *why) {
   if (fd_read_at(c->fd, out, nbytes, offset)) return true;
   return why_not(why, "%s: %s", e->path, errno ? strerror(errno) : "the file ends too early");

@@ -1,9 +1,11 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* SHA-256 as FIPS 180-4 section 6.2 writes it, and CRC-32C by table. */
+/* SHA-256 as FIPS 180-4 section 6.2 writes it, and CRC-32C by table or by the processor. */
 #include "src/base/hash.h"
 
 #include <stdio.h>
 #include <string.h>
+
+#include "src/base/crc.h"
 
 static const uint32_t round_constant[64] = {
     0x428a2f98, 0x71374491, 0xb5c0fbcf, 0xe9b5dba5, 0x3956c25b, 0x59f111f1, 0x923f82a4, 0xab1c5ed5, 0xd807aa98, 0x12835b01,
@@ -99,17 +101,19 @@ static const uint32_t (*crc_table(void))[256] {
   return (const uint32_t(*)[256])table;
 }
 
-uint32_t crc32c(uint32_t crc, const void *bytes, size_t n) {
+uint32_t crc_by_table(uint32_t crc, const unsigned char *p, size_t n) {
   const uint32_t(*t)[256] = crc_table();
-  const unsigned char *p = bytes;
-  crc = ~crc;
   for (; n >= 8; n -= 8, p += 8) {
     uint32_t low = crc ^ ((uint32_t)p[0] | (uint32_t)p[1] << 8 | (uint32_t)p[2] << 16 | (uint32_t)p[3] << 24);
     crc = t[7][low & 255] ^ t[6][low >> 8 & 255] ^ t[5][low >> 16 & 255] ^ t[4][low >> 24] ^ t[3][p[4]] ^ t[2][p[5]] ^ t[1][p[6]] ^
           t[0][p[7]];
   }
   for (; n; n--, p++) crc = t[0][(crc ^ *p) & 255] ^ crc >> 8;
-  return ~crc;
+  return crc;
+}
+
+uint32_t crc32c(uint32_t crc, const void *bytes, size_t n) {
+  return ~(crc_has_machine() ? crc_by_machine(~crc, bytes, n) : crc_by_table(~crc, bytes, n));
 }
 
 static uint32_t multiply(uint32_t a, uint32_t b) {

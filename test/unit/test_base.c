@@ -10,6 +10,7 @@
 
 #include "src/base/arena.h"
 #include "src/base/clock.h"
+#include "src/base/crc.h"
 #include "src/base/dtype.h"
 #include "src/base/file.h"
 #include "src/base/hash.h"
@@ -269,6 +270,16 @@ TEST(clock_moves_forward) {
   EXPECT(clock_since_exec() >= 0 && clock_since_exec() < 600);
   char text[32];
   EXPECT(strlen(clock_utc(text)) == strlen("2026-11-29T10:02:11Z"));
+}
+
+TEST(crc32c_is_the_same_by_table_and_by_the_processor) {
+  unsigned char bytes[200];
+  for (int i = 0; i < 200; i++) bytes[i] = (unsigned char)(i * 37 + i / 7);
+  if (!crc_has_machine()) return;
+  for (size_t from = 0; from < 9; from++)
+    for (size_t n = 0; n <= 150; n++)
+      EXPECT(crc_by_table(0x12345678u + (uint32_t)n, bytes + from, n) ==
+             crc_by_machine(0x12345678u + (uint32_t)n, bytes + from, n));
 }
 
 TEST(crc32c_of_pieces_combines_to_that_of_the_whole) {
