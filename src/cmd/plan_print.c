@@ -109,8 +109,8 @@ static void print_time(const Prospect *p) {
   const Forecast *f = &p->step;
   char text[HUMAN_TEXT], rate[HUMAN_TEXT];
   if (!p->timed) {
-    printf("time   -: %s\n",
-           !p->site.machine ? "no GPU was named (--gpu h200)" : "attention of 32 bits and files were never measured");
+    printf("time   -: %s\n", !p->site.machine ? "no GPU was named (--gpu h200)"
+                                              : "attention of 32 bits, files and updates by the host were never measured");
     return;
   }
   Speed speed = prospect_speed(p);

@@ -237,6 +237,20 @@ static void check_parallel(Config *c, Problems *p) {
   check_unused(c, p, "parallel.hybrid_optimizer", hybrid, "only hybrid_shard has groups");
 }
 
+/* The host's cores update what lies in its memory. */
+static void check_optimizer(Config *c, Problems *p) {
+  const int needed = OFFLOADED_MOMENTS | OFFLOADED_MASTERS | OFFLOADED_GRADIENTS;
+  static const char path[] = "memory.optimizer", device[] = "memory.optimizer: device";
+  if (!known(c, path) || c->memory.optimizer != OPTIMIZER_HOST) return;
+  if (known(c, "memory.offload") && (c->memory.offload & needed) != needed)
+    tell(c, p, path, "memory.offload lacks some of moments, masters, gradients",
+         "memory.offload: [moments, masters, gradients], with precision.compute: bf16", "the host updates what lies there alone");
+  if (known(c, "memory.offload_folder"))
+    tell(c, p, path, "memory.offload_folder puts the moments into files", device, "the host updates what lies in its memory");
+  if (known(c, "cpu.compiler") && !strcmp(c->cpu.compiler, "none"))
+    tell(c, p, path, "cpu.compiler is none", "cpu.compiler: cc", "the host's part of an update is compiled");
+}
+
 static void check_offload(Config *c, Problems *p) {
   check_unused(c, p, "memory.offload_folder", !known(c, "memory.offload") || c->memory.offload & OFFLOADED_MOMENTS,
                "memory.offload: [moments] is what goes there");
@@ -255,6 +269,7 @@ void check_combinations(Config *c, Problems *p) {
   check_schedule(c, p);
   check_batch_tokens(c, p);
   check_offload(c, p);
+  check_optimizer(c, p);
   check_items(c, p);
   static const char *const of_files[] = {"model.rename", "model.fresh", "model.skip"};
   for (int i = 0; i < 3; i++) check_unused(c, p, of_files[i], !unset(c, "model.from"), "it is about the files of model.from");

@@ -83,6 +83,7 @@ typedef enum HybridOptimizer { HYBRID_REPLICATE, HYBRID_SHARD } HybridOptimizer;
 typedef enum Accumulate { ACCUMULATE_WHOLE, ACCUMULATE_SHARD } Accumulate;
 typedef enum Precision { PRECISION_FP32, PRECISION_BF16, PRECISION_FP16 } Precision;
 typedef enum Recompute { RECOMPUTE_NONE, RECOMPUTE_CHEAP, RECOMPUTE_BLOCK, RECOMPUTE_AUTO } Recompute;
+typedef enum OptimizerPlace { OPTIMIZER_DEVICE, OPTIMIZER_HOST } OptimizerPlace;
 typedef enum DeviceKind { DEVICE_KIND_AUTO, DEVICE_KIND_CPU, DEVICE_KIND_CUDA, DEVICE_KIND_APART } DeviceKind;
 typedef enum MatmulChoice { MATMUL_AUTO, MATMUL_ONEDNN, MATMUL_CBLAS, MATMUL_OWN } MatmulChoice;
 typedef enum GpuAttention { ATTENTION_AUTO, ATTENTION_CUDNN, ATTENTION_CUDNN_FAST, ATTENTION_PLAIN } GpuAttention;
@@ -152,6 +153,7 @@ typedef struct Config {
     Fit recompute;              /* Recompute; auto: as much as fits into so many bytes, or into what there is */
     int offload;                /* OFFLOADED_… bits */
     const char *offload_folder; /* NULL: moments go to the host's memory */
+    int optimizer;              /* OptimizerPlace */
   } memory;
   struct {
     Amount every; /* steps; UNIT_NONE: only when asked */

@@ -225,6 +225,10 @@ const Key keys[] = {
      .help = "moments go to files there instead, one a rank, which have no name and are gone with the run",
      .elsewhere = "nvme_path"},
 
+    {KEY(memory, optimizer, KEY_CHOICE), .fallback = "device", .choices = LIST("device", "host"),
+     .help = "who updates; host: its cores, on what offload: [moments, masters, gradients] leaves there",
+     .elsewhere = "optimizer_cpu_offload, use_cpu_adam"},
+
     {KEY(checkpoint, every, KEY_AMOUNT), .units = STEPS, .fallback = "1000 steps", .word = "none", .min = 1, .max = MANY,
      .example = "1000 steps", .help = "between saves; the end of a run saves too; none: only when asked (touch SAVE)",
      .elsewhere = "save_interval, save_steps, save_every, interval"},

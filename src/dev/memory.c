@@ -8,9 +8,11 @@
 #include "src/base/memory.h"
 #include "src/dev/back.h"
 
-static Dev *opened; /* last, and not closed: whose memory libraries find too little of */
+static Dev *opened; /* first, and not closed: whose memory libraries find too little of */
 
-void dev_memory_opened(Dev *dev) { opened = dev; }
+void dev_memory_opened(Dev *dev) {
+  if (!opened) opened = dev;
+}
 
 void dev_memory_closed(const Dev *dev) {
   if (opened == dev) opened = NULL;

@@ -66,12 +66,19 @@ typedef struct JobStart {
   bool copies; /* gathers of states go by copy engines */
 } JobStart;
 
-/* interpreted: programs are evaluated node by node in double instead (cpu.compiler: none). */
+/* interpreted: programs are evaluated node by node in double instead (cpu.compiler: none).  mesh NULL: no program has a collective.
+ */
 Job *job_open(Arena *arena, Dev *dev, Comm *comm, Mesh *mesh, const Choices *choices, bool interpreted);
 void job_close(Job *job);
 
 /* Takes part in the job's plan from here on; returns the program's number.  Vars of one name are one. */
 int job_add(Job *job, const Program *program, const char *name);
+
+/* Before job_start.  A Var that is there though no program of this job has it. */
+void job_keep(Job *job, const Var *var);
+/* Before job_add.  Vars that lender keeps in the host's memory are this job's, too, under the same names.  This job's device is the
+ * host's; it is started after lender and closed before. */
+void job_borrow(Job *job, const Job *lender);
 
 /* Bytes by lifetime, before anything is allocated. */
 typedef struct JobMemory {
@@ -104,6 +111,10 @@ void *job_var(Job *job, const char *name, int64_t *n);
 /* Elements first … first + n - 1 of what persists or is carried, out of the device's memory and into it. */
 void job_read(Job *job, const char *name, int64_t first, int64_t n, void *to);
 void job_write(Job *job, const char *name, int64_t first, int64_t n, const void *from);
+
+/* Copies one Var over another of the same size, one of them in the host's memory, behind what was started before, and without
+ * waiting. */
+void job_copy(Job *job, const char *to, const char *from);
 
 /* The same in parts, one after the other, for what the host has no room for: make fills part `first` … of the n elements (0 is
  * the first of these), use looks at it.  On a CPU all is one part, in place. */

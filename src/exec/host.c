@@ -112,6 +112,13 @@ void job_write(Job *job, const char *name, int64_t first, int64_t n, const void 
     memcpy(to, from, nbytes);
 }
 
+void job_copy(Job *job, const char *to, const char *from) {
+  const JobVar *a = var_of(job, to), *b = var_of(job, from);
+  int64_t n = shape_size(&a->var->shape);
+  CHECK(a->var->dtype == b->var->dtype && !in_file(a) && !in_file(b) && (a->var->home == HOME_HOST) != (b->var->home == HOME_HOST));
+  dev_copy_start(job->dev, element_at(job, a, 0, n), element_at(job, b, 0, n), (size_t)n * dtype_size(a->var->dtype));
+}
+
 /* The i-th part of a transfer. */
 static const HostCopy *part_take(Job *job, int64_t i) { return copy_take(job, &job->host.parts[i % PARTS], PART_BYTES); }
 

@@ -34,12 +34,20 @@ static size_t *count_of(Job *job, const Var *var) {
 }
 
 char *job_address(const Job *job, const JobVar *v) {
+  if (v->borrowed) return job_address(job->lender, &job->lender->vars.at[job_find_var(job->lender, v->var->name)]);
   char *const bases[VAR_HOMES] = {[HOME_DEVICE] = job->base, [HOME_HOST] = job->far};
   char *base = bases[v->var->home];
   return base ? base + v->offset : NULL;
 }
 
 static size_t file_span(size_t nbytes) { return (nbytes + FILE_ALIGN - 1) / FILE_ALIGN * FILE_ALIGN; }
+
+static bool is_lent(const Job *lender, const Var *var, size_t nbytes) {
+  int at = lender ? job_find_var(lender, var->name) : -1;
+  if (at < 0 || lender->vars.at[at].var->home != HOME_HOST) return false;
+  CHECK(lender->vars.at[at].nbytes == nbytes && lender->vars.at[at].var->dtype == var->dtype);
+  return true;
+}
 
 static int add_var(Job *job, const Var *var) {
   int at = job_find_var(job, var->name);
@@ -48,6 +56,10 @@ static int add_var(Job *job, const Var *var) {
     const Var *same = job->vars.at[at].var; /* one name, one thing */
     CHECK(job->vars.at[at].nbytes == nbytes && same->dtype == var->dtype && same->home == var->home);
     return at;
+  }
+  if (is_lent(job->lender, var, nbytes)) {
+    vec_push(job->arena, &job->vars, (JobVar){.var = var, .nbytes = nbytes, .borrowed = true, .placed = true});
+    return job->vars.n - 1;
   }
   size_t *const totals[VAR_HOMES] = {&job->memory.vars, &job->memory.host_vars, &job->memory.files}, *total = totals[var->home];
   vec_push(job->arena, &job->vars, (JobVar){.var = var, .offset = *total, .nbytes = nbytes, .placed = !var->within});
@@ -69,6 +81,25 @@ static void place_var(Job *job, JobVar *v) {
   v->placed = true;
 }
 
+/* What the job has of the host's memory. */
+static void count_host(Job *job) {
+  job->far_bytes = job->memory.host_vars + job->sent;
+  job->memory.host = job->far_bytes + (job->choices->cuda ? (size_t)job->in_flight * job->stage_bytes : 0);
+}
+
+void job_keep(Job *job, const Var *var) {
+  Var *copy = arena_new(job->arena, Var);
+  CHECK(!job->base && !var->within);
+  *copy = *var;
+  add_var(job, copy);
+  count_host(job);
+}
+
+void job_borrow(Job *job, const Job *lender) {
+  CHECK(!job->vars.n);
+  job->lender = lender;
+}
+
 int job_add(Job *job, const Program *program, const char *name) {
   CHECK(!job->base);
   const Graph *g = program->graph;
@@ -83,10 +114,9 @@ int job_add(Job *job, const Program *program, const char *name) {
     }
   if (program->transient > job->memory.transient && !job->interpreted) job->memory.transient = program->transient;
   if (program->host > job->sent && !job->interpreted) job->sent = program->host;
-  job->far_bytes = job->memory.host_vars + job->sent;
   p.in_flight = transfers_in_flight(program);
   if (p.in_flight > job->in_flight) job->in_flight = p.in_flight;
-  job->memory.host = job->far_bytes + (job->choices->cuda ? (size_t)job->in_flight * job->stage_bytes : 0);
+  count_host(job);
   vec_push(job->arena, &job->programs, p);
   return job->programs.n - 1;
 }
@@ -162,7 +192,7 @@ JobStart job_start(Job *job) {
   double begin = clock_seconds();
   bool hit = false;
   dev_holders(job->dev, tell_holders, job);
-  job->device_collectives = comm_device_open(job->mesh, job->dev);
+  job->device_collectives = job->mesh && comm_device_open(job->mesh, job->dev);
   job->nbytes = job->memory.vars + job->memory.tables + job->memory.transient;
   check_room(job);
   job->base = dev_alloc(job->dev, job->nbytes, "the arena");

@@ -37,6 +37,7 @@ typedef struct JobVar {
   size_t offset, nbytes; /* in the arena, in Job.far or in the file */
   void *mirror;          /* of inputs and outputs the host's copy, where memory is not the host's; NULL until asked for */
   bool touched;          /* an input's copy may have changed since it was sent */
+  bool borrowed;         /* it is the lender's */
   bool placed;           /* offset is known: all but those within another, until that one is there */
 } JobVar;
 
@@ -89,6 +90,7 @@ struct Job {
   Mesh *mesh;
   const Choices *choices;
   bool interpreted;
+  const Job *lender; /* whose Vars in the host's memory are ours, too; NULL: none */
   VEC(JobVar) vars;
   VEC(JobProgram) programs;
   JobMemory memory;

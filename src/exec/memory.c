@@ -26,6 +26,7 @@ MemoryClass memory_var_class(const Var *var) {
   } slots[] = {
       {SLOT_PARAM, MEMORY_PARAMETERS}, {SLOT_LOWER, MEMORY_PARAMETERS}, {SLOT_M, MEMORY_MOMENTS}, {SLOT_V, MEMORY_MOMENTS}};
   if (state_is_gathered(var->name)) return MEMORY_GATHERED;
+  if (starts(var->name, "upper")) return MEMORY_PARAMETERS;
   if (starts(var->name, "grad") || starts(var->name, "gradsum")) return MEMORY_GRADIENTS;
   for (size_t i = 0; i < sizeof slots / sizeof *slots; i++)
     if (starts(var->name, state_slot_name(slots[i].slot))) return slots[i].class;
@@ -63,13 +64,13 @@ MemoryClass *memory_classes(Arena *arena, const Program *p) {
 
 static bool alive_at(const Buffer *b, int step) { return b->class == BUFFER_TRANSIENT && b->first <= step && step <= b->last; }
 
-/* Whether a Var has bytes of its own in the arena: not another's, which it is within, nor elsewhere. */
-static bool is_here(const Var *var) { return !var->within && var->home == HOME_DEVICE; }
+/* Whether a Var has bytes of its own in the arena: not another's, which it is within, nor elsewhere, nor another job's. */
+static bool is_here(const JobVar *v) { return !v->var->within && !v->borrowed && v->var->home == HOME_DEVICE; }
 
 /* What the job holds for good. */
 static void add_fixed(const Job *job, size_t by_class[MEMORY_CLASSES]) {
   for (int i = 0; i < job->vars.n; i++)
-    if (is_here(job->vars.at[i].var)) by_class[memory_var_class(job->vars.at[i].var)] += job->vars.at[i].nbytes;
+    if (is_here(&job->vars.at[i])) by_class[memory_var_class(job->vars.at[i].var)] += job->vars.at[i].nbytes;
   by_class[MEMORY_CONSTANTS] += job->memory.tables;
 }
 
@@ -205,7 +206,7 @@ MemoryReport *memory_report(Arena *arena, const Job *job) {
   r->at = arena_array(arena, MemoryHolder, most_holders(job));
   for (int i = 0; i < job->vars.n; i++) {
     const JobVar *v = &job->vars.at[i];
-    if (!is_here(v->var)) continue;
+    if (!is_here(v)) continue;
     add_holder(r, (MemoryHolder){memory_var_name(arena, v->var), memory_var_class(v->var), v->nbytes, v->offset, -1, 0, 0});
   }
   for (int i = 0; i < job->programs.n; i++) add_tables(r, job, i);

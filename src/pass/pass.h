@@ -78,7 +78,8 @@ typedef struct StateRank {
   int shard, replica;
 } StateRank;
 
-const char *state_slot_name(StateSlot slot); /* "param", "m", "v", "lower" */
+const char *state_slot_name(StateSlot slot);                                 /* "param", "m", "v", "lower" */
+const char *state_name(Arena *arena, StateSlot slot, const StateUnit *unit); /* "m/layers.0" */
 DType state_slot_type(const StateTable *table, StateSlot slot);
 
 /* Which of the equal shares (of `local` elements, in order) of units that are shared out a rank holds. */
@@ -98,6 +99,9 @@ bool state_piece_once(const StateTable *table, int param, StateRank rank, int64_
 /* The names of what micro-steps leave for the update: "grad/UNIT", and what they add up whole before it is scattered. */
 const char *state_grad(Arena *arena, const StateUnit *unit);
 const char *state_gradsum(Arena *arena, const StateUnit *unit);
+
+/* The name of the host's copy of a unit's upper halves, where the host's cores update: "upper/UNIT". */
+const char *state_upper(Arena *arena, const StateUnit *unit);
 
 /* The name of a unit's part, gathered over the replicas once a step, where they share out the update: "gathered/UNIT".  A rank's
  * own share of it is its state, in place, if both are of one type. */

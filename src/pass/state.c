@@ -15,9 +15,15 @@ DType state_slot_type(const StateTable *table, StateSlot slot) {
   return slot == SLOT_LOWER ? DT_I16 : DT_F32;
 }
 
+const char *state_name(Arena *arena, StateSlot slot, const StateUnit *unit) {
+  return arena_printf(arena, "%s/%s", state_slot_name(slot), unit->name);
+}
+
 const char *state_grad(Arena *arena, const StateUnit *unit) { return arena_printf(arena, "grad/%s", unit->name); }
 
 const char *state_gradsum(Arena *arena, const StateUnit *unit) { return arena_printf(arena, "gradsum/%s", unit->name); }
+
+const char *state_upper(Arena *arena, const StateUnit *unit) { return arena_printf(arena, "upper/%s", unit->name); }
 
 const char *state_gathered(Arena *arena, const StateUnit *unit) { return arena_printf(arena, "gathered/%s", unit->name); }
 
@@ -69,7 +75,7 @@ static void add_rows(Arena *arena, StateTable *table, StateSlot slot) {
   for (int i = 0; i < table->nunits; i++) {
     const StateUnit *unit = &table->units[i];
     if (unit->traits.frozen && slot != SLOT_PARAM) continue;
-    const char *name = arena_printf(arena, "%s/%s", state_slot_name(slot), unit->name);
+    const char *name = state_name(arena, slot, unit);
     table->rows[table->nrows++] = (StateRow){name, slot, state_slot_type(table, slot), i, unit->local};
   }
 }

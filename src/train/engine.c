@@ -6,6 +6,7 @@
 
 #include "src/base/hash.h"
 #include "src/base/rng.h"
+#include "src/train/host_update.h"
 
 enum { ONLY, FIRST, MIDDLE, LAST, MICROS };
 
@@ -26,8 +27,8 @@ struct Engine {
   StateTable *states;
   Job *job;
   int micro[MICROS], update, eval, generate; /* programs; -1: none */
-  int n_programs;
-  uint64_t *sort; /* scratch of engine_batch */
+  HostUpdate *host;                          /* the part of the update that is the host's cores'; NULL: none is */
+  uint64_t *sort;                            /* scratch of engine_batch */
   Lap laps[LAPS];
   int64_t started, told; /* updates, and results that were given */
 };
@@ -51,7 +52,6 @@ static int add_take(Engine *e, Arena *scratch, const Graph *graph, bool first, b
   const EngineOptions *o = &e->options;
   const Program *program = compile(e->arena, graph, e->states, &o->choices, name, first, last, o->watch);
   arena_close(scratch);
-  e->n_programs++;
   return job_add(e->job, program, name);
 }
 
@@ -71,7 +71,9 @@ static int add_update(Engine *e) {
   const EngineOptions *o = &e->options;
   Arena *scratch = arena_open();
   UpdateOptions update = {o->adam, o->clip, o->nominal_tokens, MESH_DP_SHARD, MESH_DP_REPLICATE};
-  return add_take(e, scratch, graph_update(scratch, e->states, &update), true, true, "update");
+  if (o->on_host) e->host = host_update_open(e->arena, e->dev, e->job, e->comm, e->states, &update, o);
+  const Graph *g = e->host ? graph_update_head(scratch, e->states, &update) : graph_update(scratch, e->states, &update);
+  return add_take(e, scratch, g, true, true, "update");
 }
 
 static int add_eval(Engine *e) {
@@ -120,6 +122,7 @@ Engine *engine_open(Arena *arena, Dev *dev, Comm *comm, Mesh *mesh, const Engine
 }
 
 void engine_close(Engine *e) {
+  if (e->host) host_update_close(e->host);
   job_close(e->job);
   for (int i = 0; i < LAPS && e->laps[i].end; i++) {
     dev_event_close(e->laps[i].begin);
@@ -151,16 +154,30 @@ static void hash_program(Sha256 *hash, const Program *p) {
   for (int i = 0; i < p->nbuffers; i++) sha256_add(hash, &p->buffers[i].offset, sizeof p->buffers[i].offset);
 }
 
+static void hash_programs(Sha256 *hash, const Job *job) {
+  for (int i = 0; i < job_programs(job); i++) hash_program(hash, job_program(job, i));
+}
+
 uint64_t engine_hash(const Engine *e) {
   Sha256 hash;
   sha256_init(&hash);
-  for (int i = 0; i < e->n_programs; i++) hash_program(&hash, job_program(e->job, i));
+  hash_programs(&hash, e->job);
+  if (e->host) hash_programs(&hash, host_update_job(e->host));
   return sha256_u64(&hash);
 }
 
+/* The job whose programs update units. */
+static Job *units_job(const Engine *e) { return e->host ? host_update_job(e->host) : e->job; }
+
 JobStart engine_start(Engine *e) {
   JobStart start = job_start(e->job);
-  int32_t *shard = job_var(e->job, "shard", NULL);
+  if (e->host) {
+    JobStart host = host_update_start(e->host);
+    start.kernels += host.kernels;
+    start.cached += host.cached;
+    start.seconds += host.seconds;
+  }
+  int32_t *shard = job_var(units_job(e), "shard", NULL);
   if (shard) *shard = (int32_t)state_share(e->states, engine_rank(e));
   engine_set_scalar(e, "loss_scale", SCALE_FIRST);
   for (int i = 0; i < LAPS; i++) e->laps[i] = (Lap){dev_event_open(e->dev), dev_event_open(e->dev), false};
@@ -176,7 +193,7 @@ static const char *find_state(const Engine *e, StateSlot slot, int unit) {
   return NULL;
 }
 
-static const char *state_name(const Engine *e, StateSlot slot, int unit) {
+static const char *row_name(const Engine *e, StateSlot slot, int unit) {
   const char *name = find_state(e, slot, unit);
   CHECK(name);
   return name;
@@ -191,7 +208,7 @@ bool engine_holds(const Engine *e, StateSlot slot, int unit) {
  * frozen. */
 static const char *lower_name(const Engine *e, StateSlot slot, int unit) {
   if (!e->states->split || slot != SLOT_PARAM) return NULL;
-  return arena_printf(e->arena, "%s/%s", state_slot_name(SLOT_LOWER), e->states->units[unit].name);
+  return state_name(e->arena, SLOT_LOWER, &e->states->units[unit]);
 }
 
 static bool is_brief(const Engine *e, StateSlot slot) {
@@ -199,7 +216,8 @@ static bool is_brief(const Engine *e, StateSlot slot) {
 }
 
 void engine_put(Engine *e, StateSlot slot, int unit, int64_t at, int64_t n, JobMake *make, void *self) {
-  const char *name = state_name(e, slot, unit), *lower = lower_name(e, slot, unit);
+  const char *name = row_name(e, slot, unit), *lower = lower_name(e, slot, unit);
+  if (e->host && slot == SLOT_PARAM) host_update_stale(e->host);
   if (is_brief(e, slot))
     job_put_bf16(e->job, name, at, n, make, self);
   else
@@ -207,7 +225,7 @@ void engine_put(Engine *e, StateSlot slot, int unit, int64_t at, int64_t n, JobM
 }
 
 void engine_get(const Engine *e, StateSlot slot, int unit, int64_t at, int64_t n, JobUse *use, void *self) {
-  const char *name = state_name(e, slot, unit), *lower = lower_name(e, slot, unit);
+  const char *name = row_name(e, slot, unit), *lower = lower_name(e, slot, unit);
   if (is_brief(e, slot))
     job_get_bf16(e->job, name, at, n, use, self);
   else
@@ -251,7 +269,8 @@ void engine_init_param(Engine *e, int p, uint64_t seed) {
   if (!state_piece(e->states, p, engine_rank(e), &first, &n, &at)) return;
   Rng rng = rng_make(seed, RNG_INIT, param->name, 0);
   JobFill fill = {param->init == INIT_NORMAL ? &rng : NULL, (uint64_t)first, param->std, param->init == INIT_ONE};
-  job_fill(e->job, state_name(e, SLOT_PARAM, param->unit), lower_name(e, SLOT_PARAM, param->unit), at, n, &fill);
+  if (e->host) host_update_stale(e->host);
+  job_fill(e->job, row_name(e, SLOT_PARAM, param->unit), lower_name(e, SLOT_PARAM, param->unit), at, n, &fill);
 }
 
 void engine_init(Engine *e, uint64_t seed) {
@@ -292,7 +311,7 @@ void engine_step_begin(Engine *e) {
 
 /* What this step's roundings draw from, a key a unit. */
 static void set_dither_keys(Engine *e, int64_t step) {
-  int64_t *keys = job_var(e->job, "dither_keys", NULL);
+  int64_t *keys = job_var(units_job(e), "dither_keys", NULL);
   for (int u = 0; keys && u < e->states->nunits; u++) {
     Rng rng = rng_make(e->options.seed, RNG_ROUND, e->states->units[u].name, (uint64_t)step);
     keys[u] = (int64_t)rng_key53(&rng);
@@ -303,6 +322,7 @@ void engine_update_start(Engine *e, int64_t step, double lr) {
   *(float *)job_var(e->job, "lr", NULL) = (float)lr;
   set_dither_keys(e, step);
   job_run(e->job, e->update);
+  if (e->host) host_update_run(e->host);
   dev_event_record(e->laps[e->started++ % LAPS].end);
   e->laps[e->started % LAPS].begun = false;
   job_note(e->job, "metrics");

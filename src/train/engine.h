@@ -22,8 +22,10 @@ typedef struct EngineOptions {
   Choices choices;
   bool train, eval, logits, generate; /* which programs there are; logits: of the micro-step, for verify */
   bool interpreted;                   /* cpu.compiler: none */
-  const char *only;                   /* a program's name: no other is compiled; NULL: all */
-  const CompileWatch *watch;          /* may be NULL */
+  bool on_host;              /* memory.optimizer: host: units are updated there; moments, masters and gradients are there */
+  const char *compiler;      /* for that; NULL: cc */
+  const char *only;          /* a program's name: no other is compiled; NULL: all */
+  const CompileWatch *watch; /* may be NULL */
 } EngineOptions;
 
 /* Compiles the programs; nothing is allocated yet.  dev may be a null device and comm and mesh those of one rank, for plans. */
@@ -74,7 +76,8 @@ typedef struct StepResult {
 /* The device's time of the step counts from here, not from the update before: something else was done in between. */
 void engine_step_begin(Engine *engine);
 StepResult engine_update(Engine *engine, int64_t step, double lr); /* step: its number in the run, which draws depend on */
-/* The same in two: the first does not wait; the second gives the results of updates in their order. */
+/* The same in two: the first does not wait (with on_host, for the norm of gradients, and for the host's cores); the second gives
+ * the results of updates in their order. */
 void engine_update_start(Engine *engine, int64_t step, double lr);
 StepResult engine_update_result(Engine *engine);
 

@@ -104,11 +104,18 @@ static void dither_moments(Graph *g, int key, int places, int *m, int *v) {
   *v = ir_binary(g, OP_DITHER, *v, ir_binary(g, OP_SHIFT, draw, ir_const(g, DT_I32, 16)));
 }
 
-static void store_metrics(Graph *g, const int *values) {
-  int parts[METRICS];
-  for (int i = 0; i < METRICS; i++) parts[i] = ir_reshape(g, values[i], SHAPE(1));
-  graph_var(g, (Var){.name = "metrics", .class = VAR_OUTPUT, .dtype = DT_F32, .shape = SHAPE(METRICS)});
-  ir_store(g, "metrics", ir_concat(g, parts, METRICS, 0));
+/* Scalars as one small output. */
+static void store_vector(Graph *g, const char *name, const int *values, int n) {
+  int *parts = arena_array(g->arena, int, n);
+  for (int i = 0; i < n; i++) parts[i] = ir_reshape(g, values[i], SHAPE(1));
+  graph_var(g, (Var){.name = name, .class = VAR_OUTPUT, .dtype = DT_F32, .shape = SHAPE(n)});
+  ir_store(g, name, ir_concat(g, parts, n, 0));
+}
+
+static int load_grad(Graph *g, const StateUnit *unit) {
+  const char *name = state_grad(g->arena, unit);
+  graph_var(g, (Var){.name = name, .class = VAR_CARRY, .dtype = DT_F32, .shape = SHAPE(unit->local)});
+  return ir_load(g, name);
 }
 
 /* Halved, doubled or left; and the count of updates since. */
@@ -140,16 +147,17 @@ static Totals sum_totals(Graph *g, const StateTable *t, const UpdateOptions *o, 
   return (Totals){scalar_of(g, sums, 0), scalar_of(g, sums, 1), ir_add(g, squares, squares_whole)};
 }
 
-/* key: of this step's draws for the unit, where moments are bf16.  One unit's parameters and moments; grad: with all factors. */
-static void update_unit(Graph *g, const StateTable *table, const StateUnit *unit, const AdamW *run, AdamWShared shared, int grad,
-                        int shard, int key) {
+/* One unit's parameters and moments.  upper: the Var of what products read of the parameters; grad: with all factors; key: of this
+ * step's draws for the unit, where moments are bf16, else -1. */
+static void update_unit(Graph *g, const StateTable *table, const StateUnit *unit, const char *upper, const AdamW *run,
+                        AdamWShared shared, int grad, int key) {
   const char *name[STATE_SLOTS];
-  int state[STATE_SLOTS], last = table->split ? SLOT_LOWER : SLOT_V;
+  int state[STATE_SLOTS], last = table->split ? SLOT_LOWER : SLOT_V, shard = ir_load(g, "shard");
   AdamW adam = *run;
   if (unit->traits.weight_decay >= 0) adam.weight_decay = unit->traits.weight_decay;
   if (unit->traits.lr_factor != 1) shared.lr = ir_scale(g, shared.lr, unit->traits.lr_factor);
   for (int slot = SLOT_PARAM; slot <= last; slot++) {
-    name[slot] = arena_printf(g->arena, "%s/%s", state_slot_name((StateSlot)slot), unit->name);
+    name[slot] = slot == SLOT_PARAM ? upper : state_name(g->arena, (StateSlot)slot, unit);
     DType dtype = state_slot_type(table, (StateSlot)slot);
     graph_var(g, (Var){.name = name[slot], .class = VAR_STATE, .dtype = dtype, .shape = SHAPE(unit->local)});
     state[slot] = ir_load(g, name[slot]);
@@ -165,25 +173,25 @@ static void update_unit(Graph *g, const StateTable *table, const StateUnit *unit
   for (int slot = SLOT_PARAM; slot <= last; slot++) ir_store(g, name[slot], state[slot]);
 }
 
-/* norm -> one all-reduce of scalars -> factor -> AdamW.  The gradient carries the seed 1/nominal and the loss's scale; the factor
- * makes it 1/actual, takes the scale off and clips in one multiplication. */
-Graph *graph_update(Arena *arena, const StateTable *table, const UpdateOptions *o) {
-  Graph *g = graph_open(arena);
-  int *grad = arena_array(arena, int, table->nunits), zero = ir_const(g, DT_F32, 0), squares = zero, whole = zero;
+/* What the update of every unit reads: scalar nodes.  factor: of gradients. */
+typedef struct Head {
+  AdamWShared adam;
+  int factor;
+} Head;
+
+/* norm -> one all-reduce of scalars -> factor.  The gradient carries the seed 1/nominal and the loss's scale; the factor makes it
+ * 1/actual, takes the scale off and clips in one multiplication.  grad (by unit) is filled. */
+static Head update_head(Graph *g, const StateTable *table, const UpdateOptions *o, int *grad) {
+  int zero = ir_const(g, DT_F32, 0), squares = zero, whole = zero;
   scalar_var(g, "loss_sum", VAR_CARRY, DT_F32);
   scalar_var(g, "token_count", VAR_CARRY, DT_F32);
   scalar_var(g, "updates", VAR_STATE, DT_F32);
   scalar_var(g, "lr", VAR_STEP, DT_F32);
-  scalar_var(g, "shard", VAR_STEP, DT_I32);
-  bool brief = table->moments == DT_BF16;
-  if (brief) graph_var(g, (Var){.name = "dither_keys", .class = VAR_STEP, .dtype = DT_I64, .shape = SHAPE(table->nunits)});
   for (int u = 0; u < table->nunits; u++) {
     const StateUnit *unit = &table->units[u];
-    const char *name = state_grad(arena, unit);
     if (unit->traits.frozen) continue;
-    graph_var(g, (Var){.name = name, .class = VAR_CARRY, .dtype = DT_F32, .shape = SHAPE(unit->local)});
     graph_enter(g, unit->name, SCOPE_PLAIN);
-    grad[u] = ir_load(g, name);
+    grad[u] = load_grad(g, unit);
     int *sum = unit->traits.whole ? &whole : &squares;
     *sum = ir_add(g, *sum, sum_of_squares(g, grad[u]));
   }
@@ -204,19 +212,65 @@ Graph *graph_update(Arena *arena, const StateTable *table, const UpdateOptions *
   }
   int some = ir_binary(g, OP_LT, ir_const(g, DT_F32, 0), tokens);
   int finite = ir_unary(g, OP_FINITE, norm), apply = ir_binary(g, OP_AND, finite, some);
-  int updates = ir_load(g, "updates"), shard = ir_load(g, "shard"), one = ir_const(g, DT_F32, 1);
-  AdamWShared shared = adamw_shared(g, &o->adam, ir_load(g, "lr"), updates, apply);
+  int updates = ir_load(g, "updates"), one = ir_const(g, DT_F32, 1);
+  Head head = {adamw_shared(g, &o->adam, ir_load(g, "lr"), updates, apply), factor};
   int metrics[METRICS] = {ir_div(g, totals.loss_sum, counted), norm, tokens, ir_cast(g, DT_F32, apply), scale};
-  for (int u = 0; u < table->nunits; u++) {
-    if (table->units[u].traits.frozen) continue;
-    graph_enter(g, table->units[u].name, SCOPE_PLAIN);
-    update_unit(g, table, &table->units[u], &o->adam, shared, ir_mul(g, grad[u], factor), shard,
-                brief ? scalar_of(g, ir_load(g, "dither_keys"), u) : -1);
-  }
-  g->scope = 0;
+  store_vector(g, "metrics", metrics, METRICS);
   ir_store(g, "updates", ir_select(g, apply, ir_add(g, updates, one), updates));
   if (table->scaled) update_scale(g, scale, finite, apply);
-  store_metrics(g, metrics);
+  return head;
+}
+
+/* shard and, where moments are bf16, the keys of draws: what else units read. */
+static void unit_vars(Graph *g, const StateTable *table) {
+  scalar_var(g, "shard", VAR_STEP, DT_I32);
+  if (table->moments != DT_BF16) return;
+  graph_var(g, (Var){.name = "dither_keys", .class = VAR_STEP, .dtype = DT_I64, .shape = SHAPE(table->nunits)});
+}
+
+static int unit_key(Graph *g, const StateTable *table, int u) {
+  return table->moments == DT_BF16 ? scalar_of(g, ir_load(g, "dither_keys"), u) : -1;
+}
+
+Graph *graph_update(Arena *arena, const StateTable *table, const UpdateOptions *o) {
+  Graph *g = graph_open(arena);
+  int *grad = arena_array(arena, int, table->nunits);
+  Head head = update_head(g, table, o, grad);
+  unit_vars(g, table);
+  for (int u = 0; u < table->nunits; u++) {
+    const StateUnit *unit = &table->units[u];
+    if (unit->traits.frozen) continue;
+    graph_enter(g, unit->name, SCOPE_PLAIN);
+    update_unit(g, table, unit, state_name(arena, SLOT_PARAM, unit), &o->adam, head.adam, ir_mul(g, grad[u], head.factor),
+                unit_key(g, table, u));
+  }
+  return g;
+}
+
+Graph *graph_update_head(Arena *arena, const StateTable *table, const UpdateOptions *o) {
+  Graph *g = graph_open(arena);
+  Head head = update_head(g, table, o, arena_array(arena, int, table->nunits));
+  int shared[SHARED] = {[SHARED_FACTOR] = head.factor,
+                        [SHARED_LR] = head.adam.lr,
+                        [SHARED_CORRECTION1] = head.adam.correction1,
+                        [SHARED_CORRECTION2] = head.adam.correction2,
+                        [SHARED_APPLY] = ir_cast(g, DT_F32, head.adam.apply)};
+  store_vector(g, "shared", shared, SHARED);
+  return g;
+}
+
+Graph *graph_update_unit(Arena *arena, const StateTable *table, const UpdateOptions *o, int u) {
+  Graph *g = graph_open(arena);
+  const StateUnit *unit = &table->units[u];
+  unit_vars(g, table);
+  graph_var(g, (Var){.name = "shared", .class = VAR_STEP, .dtype = DT_F32, .shape = SHAPE(SHARED)});
+  int all = ir_load(g, "shared"), one[SHARED];
+  for (int i = 0; i < SHARED; i++) one[i] = scalar_of(g, all, i);
+  int apply = ir_binary(g, OP_LT, ir_const(g, DT_F32, 0), one[SHARED_APPLY]);
+  AdamWShared adam = {one[SHARED_LR], one[SHARED_CORRECTION1], one[SHARED_CORRECTION2], apply};
+  graph_enter(g, unit->name, SCOPE_PLAIN);
+  update_unit(g, table, unit, state_upper(arena, unit), &o->adam, adam, ir_mul(g, load_grad(g, unit), one[SHARED_FACTOR]),
+              unit_key(g, table, u));
   return g;
 }
 

@@ -5,12 +5,12 @@
  *   loss_sum, token_count   carried: this rank's sums over the micro-steps of a step
  *   lr, shard               step scalars: the learning rate; which of a unit's shares this rank holds (state_share)
  *   dither_keys             step scalars, where moments are bf16: the key of each unit's draws
- *   updates                 state: updates applied so far
- *   loss_scale, scale_age   states, where the loss is scaled: what it is multiplied by, and the updates since that changed
- *   metrics                 output of the update: METRIC_… below; the same on all ranks
- *   eval                    output of an evaluation: its loss sum and token count, summed over ranks
- *   logits                  output: (T,V) of verify's program, (1,V) of the generation program
- *   row                     input of the generation program: which position's logits */
+ *   shared                  step scalars of the units' part of an update that is cut in two, from the output of its head: SHARED_…
+ * below updates                 state: updates applied so far loss_scale, scale_age   states, where the loss is scaled: what it is
+ * multiplied by, and the updates since that changed metrics                 output of the update: METRIC_… below; the same on all
+ * ranks eval                    output of an evaluation: its loss sum and token count, summed over ranks logits output: (T,V) of
+ * verify's program, (1,V) of the generation program row                     input of the generation program: which position's
+ * logits */
 #ifndef TRAIN_GRAPHS_H
 #define TRAIN_GRAPHS_H
 
@@ -25,6 +25,10 @@ enum { METRIC_LOSS, METRIC_GRAD_NORM, METRIC_TOKENS, METRIC_APPLIED, METRIC_SCAL
 /* Dynamic loss scaling (Micikevicius et al., "Mixed Precision Training", 2018): halved after a step whose gradient is not finite,
  * doubled after SCALE_AGE applied ones in a row. */
 enum { SCALE_FIRST = 65536, SCALE_MOST = 1 << 24, SCALE_AGE = 2000 };
+
+/* What the update of every unit reads: what its gradient is multiplied by, the learning rate, Adam's corrections, whether there is
+ * one (1) or all stays (0). */
+enum { SHARED_FACTOR, SHARED_LR, SHARED_CORRECTION1, SHARED_CORRECTION2, SHARED_APPLY, SHARED };
 
 typedef struct UpdateOptions {
   AdamW adam;
@@ -42,6 +46,11 @@ typedef struct MicroOptions {
 } MicroOptions;
 Graph *graph_micro(Arena *arena, const ModelConfig *model, const ModelBatch *batch, const MicroOptions *options);
 Graph *graph_update(Arena *arena, const StateTable *table, const UpdateOptions *options);
+/* The same in two, for two devices: the head computes all that needs more than a unit, collectives and functions included; a unit's
+ * part (of one that is not frozen) only adds, multiplies, divides and takes roots, which every device rounds alike, and works on
+ * the copy of the parameters' upper halves (state_upper). */
+Graph *graph_update_head(Arena *arena, const StateTable *table, const UpdateOptions *options);
+Graph *graph_update_unit(Arena *arena, const StateTable *table, const UpdateOptions *options, int unit);
 /* Sums of all ranks.  shard, replicate: as in UpdateOptions. */
 Graph *graph_eval(Arena *arena, const ModelConfig *model, const ModelBatch *batch, const StateTable *states, int shard,
                   int replicate);

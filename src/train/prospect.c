@@ -22,11 +22,21 @@ static ForecastSite site_of(const Prospect *p) {
   return site;
 }
 
+/* How fast the host's cores are nobody knows here; what comes from them travels. */
+static void add_host_update(Prospect *p) {
+  const StateTable *states = engine_states(p->engine);
+  p->step.unknown++;
+  for (int u = 0; u < states->nunits; u++)
+    if (!states->units[u].traits.frozen)
+      p->step.nbytes[LANE_FETCHES] += (double)states->units[u].local * (double)dtype_size(state_slot_type(states, SLOT_PARAM));
+}
+
 static void forecast(Prospect *p) {
   ForecastSite site = site_of(p);
   const Job *job = engine_job(p->engine);
   for (int i = 0; i < job_programs(job); i++)
     forecast_add(&p->step, job_program(job, i), &site, times_of(job_program_name(job, i), p->batch.passes));
+  if (p->config->memory.optimizer == OPTIMIZER_HOST) add_host_update(p);
   p->timed = p->site.machine && !p->step.unknown;
 }
 

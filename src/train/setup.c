@@ -144,6 +144,8 @@ EngineOptions setup_options(const Config *c, const ModelConfig *model, int threa
                   .exchange = {[MESH_DP_SHARD] = exchanges, [MESH_DP_REPLICATE] = exchanges},
                   .sync = (c->run.debug & DEBUG_SYNC) != 0,
                   .tune = c->run.tune},
+      .on_host = c->memory.optimizer == OPTIMIZER_HOST,
+      .compiler = c->cpu.compiler,
       .interpreted = c->device.kind != DEVICE_KIND_CUDA && !strcmp(c->cpu.compiler, "none"),
   };
 }

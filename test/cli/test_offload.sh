@@ -27,6 +27,21 @@ test_offloading_changes_no_bit_of_whole_gradients() {
   train 2 "${keys[@]}" parallel.ignore='["*embed*", "*mlp*"]' run.folder=d memory.offload=gradients device.kind=apart
   expect_same c d
 }
+# By the host's cores as by the device, on ranks that share out different things, and by turns.
+test_the_host_updates_to_the_bits_of_the_device() {
+  local strategy keys=(precision.compute=bf16 train.micro_batch_size=2)
+  local host=("$all" memory.optimizer=host)
+  write_run
+  for strategy in shard_opt full_shard; do
+    train 2 "${keys[@]}" parallel.strategy=$strategy run.folder=$strategy
+    train 2 "${keys[@]}" parallel.strategy=$strategy run.folder=$strategy.host "${host[@]}" device.kind=apart
+    expect_same $strategy $strategy.host
+  done
+  train 2 "${keys[@]}" run.folder=turns "${host[@]}" train.stop_after=3steps
+  train 2 "${keys[@]}" run.folder=turns train.stop_after=6steps
+  train 2 "${keys[@]}" run.folder=turns "${host[@]}"
+  expect_same full_shard turns
+}
 test_what_is_offloaded_may_change_between_attempts() {
   write_run
   local keys=(precision.compute=bf16 memory.recompute=block)

@@ -2,6 +2,7 @@
 # SPDX-License-Identifier: Apache-2.0
 # memory.offload on GPUs: test/gpu/check_offload.sh FOLDER, which holds hpctrain and hpctrain_cuda.so.
 #   each kind, on one GPU and on all: the losses of the same run without, to the last bit; tokens a second beside them
+#   and with all, updated by the host's cores
 #   with a CUDA graph and without, and a run that goes on with what is offloaded back on the GPU, and the other way round
 . "$(dirname "$0")/gpu_case.sh"
 
@@ -36,6 +37,11 @@ for ranks in 1 $([ "$most" -gt 1 ] && echo "$most"); do
   done
   judge "$ranks: all, kernel by kernel" several "$ranks" run.folder="$ranks-slow" "memory.offload=[$all]" gpu.graph=false
   judge "$ranks: ... the same bits" same "$ranks" "$ranks-slow"
+  judge "$ranks: all, updated by the host" several "$ranks" run.folder="$ranks-host" "memory.offload=[$all]" memory.optimizer=host
+  judge "$ranks: ... the same bits" same "$ranks" "$ranks-host"
+  judge "$ranks: half a run updated by the host" several "$ranks" run.folder="$ranks-host2" "memory.offload=[$all]" memory.optimizer=host train.stop_after=6steps
+  judge "$ranks: ... and half on the GPU" several "$ranks" run.folder="$ranks-host2"
+  judge "$ranks: ... the same bits" same "$ranks" "$ranks-host2"
   judge "$ranks: half a run offloaded" several "$ranks" run.folder="$ranks-turns" "memory.offload=[$all]" train.stop_after=6steps
   judge "$ranks: ... and half on the GPU" several "$ranks" run.folder="$ranks-turns"
   judge "$ranks: ... the same bits" same "$ranks" "$ranks-turns"
@@ -46,6 +52,9 @@ done
 mkdir files
 judge "moments in files" several 1 run.folder=1-files memory.offload=moments memory.offload_folder=files
 judge "... the same bits" same 1 1-files
+judge "moments of 16 bits" several 1 run.folder=brief precision.moments=bf16
+judge "... updated by the host" several 1 run.folder=brief-host precision.moments=bf16 "memory.offload=[$all]" memory.optimizer=host
+judge "... the same bits" same brief brief-host
 judge "fp32, nothing recomputed" several 1 run.folder=fp32 precision.compute=fp32 memory.recompute=none
 judge "... offloaded" several 1 run.folder=fp32-off precision.compute=fp32 memory.recompute=none "memory.offload=[moments,gradients,inputs]"
 judge "... the same bits" same fp32 fp32-off

@@ -2,6 +2,7 @@
 /* What lies off the device trains as what lies on it, bit for bit, whatever is offloaded and however; and takes none of its memory.
  */
 #include <ftw.h>
+#include <math.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -30,6 +31,7 @@ typedef struct Trained {
   StepResult step[STEPS];
   JobMemory memory;
   uint64_t states, grads; /* hashes of all bits */
+  bool keeps;             /* a step that is skipped leaves all as it was */
 } Trained;
 
 static EngineOptions options(int passes) {
@@ -59,6 +61,10 @@ static void batch(Engine *engine, int step, int pass) {
   engine_batch(engine, ids, labels);
 }
 
+static void put_float(void *self, int64_t first, int64_t n, void *to) {
+  memcpy(to, (float *)self + first, sizeof(float) * (size_t)n);
+}
+
 /* FNV-1a over the parts of a vector. */
 static void hash_some(void *self, int64_t first, int64_t n, const void *from) {
   uint64_t *h = self;
@@ -67,8 +73,38 @@ static void hash_some(void *self, int64_t first, int64_t n, const void *from) {
   for (size_t i = 0; i < sizeof(float) * (size_t)n; i++) *h = (*h ^ at[i]) * 1099511628211u;
 }
 
+#define HASH 14695981039346656037u
+
+static uint64_t hash_states(const Engine *engine) {
+  const StateTable *states = engine_states(engine);
+  uint64_t hash = HASH;
+  for (int u = 0; u < states->nunits; u++)
+    for (StateSlot slot = SLOT_PARAM; slot <= SLOT_V; slot++)
+      if (engine_holds(engine, slot, u)) engine_get(engine, slot, u, 0, states->units[u].local, hash_some, &hash);
+  return hash;
+}
+
+static void step(Engine *engine, const EngineOptions *o, int s, StepResult *result) {
+  for (int p = 0; p < o->passes; p++) {
+    batch(engine, s, p);
+    engine_micro(engine, p);
+  }
+  *result = engine_update(engine, s + 1, 1e-2);
+}
+
+/* A number that is none makes a step whose gradients are none either; from then on parameters and moments are what they were. */
+static bool spoilt_step_changes_nothing(Engine *engine, const EngineOptions *o) {
+  StepResult result;
+  float inf = INFINITY;
+  int head = engine_states(engine)->nunits - 1;
+  engine_put(engine, SLOT_PARAM, head, 0, 1, put_float, &inf);
+  uint64_t before = hash_states(engine);
+  step(engine, o, STEPS, &result);
+  return !result.applied && hash_states(engine) == before;
+}
+
 static Trained train(const EngineOptions *o, const char *kind) {
-  Trained t = {.states = 14695981039346656037u, .grads = 14695981039346656037u};
+  Trained t = {.grads = HASH};
   Arena *arena = arena_open();
   Dev *dev = dev_open(&(DevOptions){.kind = kind, .compiler = o->interpreted ? "none" : "cc", .cache = cache, .threads = 2});
   Comm *comm = comm_self();
@@ -77,19 +113,12 @@ static Trained train(const EngineOptions *o, const char *kind) {
   t.memory = job_memory(engine_job(engine));
   engine_start(engine);
   engine_init(engine, 3);
-  for (int s = 0; s < STEPS; s++) {
-    for (int p = 0; p < o->passes; p++) {
-      batch(engine, s, p);
-      engine_micro(engine, p);
-    }
-    t.step[s] = engine_update(engine, s + 1, 1e-2);
-  }
+  for (int s = 0; s < STEPS; s++) step(engine, o, s, &t.step[s]);
   const StateTable *states = engine_states(engine);
-  for (int u = 0; u < states->nunits; u++) {
-    for (StateSlot slot = SLOT_PARAM; slot <= SLOT_V; slot++)
-      engine_get(engine, slot, u, 0, states->units[u].local, hash_some, &t.states);
-    engine_get_grad(engine, u, 0, states->units[u].local, hash_some, &t.grads);
-  }
+  t.states = hash_states(engine);
+  for (int u = 0; u < states->nunits; u++)
+    if (!states->units[u].traits.frozen) engine_get_grad(engine, u, 0, states->units[u].local, hash_some, &t.grads);
+  t.keeps = spoilt_step_changes_nothing(engine, o);
   engine_close(engine);
   mesh_close(mesh);
   comm_close(comm);
@@ -103,7 +132,7 @@ static void expect_same(const Trained *a, const Trained *b) {
     const StepResult *x = &a->step[s], *y = &b->step[s];
     EXPECT(x->applied && y->applied && x->loss > 0 && x->loss == y->loss && x->grad_norm == y->grad_norm && x->tokens == y->tokens);
   }
-  EXPECT(a->states == b->states && a->grads == b->grads);
+  EXPECT(a->states == b->states && a->grads == b->grads && a->keeps && b->keeps);
 }
 
 enum { MOMENTS = OFFLOAD_MOMENTS, MASTERS = OFFLOAD_MASTERS, GRADIENTS = OFFLOAD_GRADIENTS, INPUTS = OFFLOAD_INPUTS };
@@ -180,6 +209,35 @@ TEST(products_add_to_offloaded_gradients_as_to_those_at_home) {
     all += home;
   }
   EXPECT(all > 0);
+}
+
+/* --- the host's cores -------------------------------------------------------------------------------------------------------- */
+
+enum { ALL = MOMENTS | MASTERS | GRADIENTS | INPUTS };
+
+/* With moments of either kind, in one pass and in several, with parameters that are frozen or have a rate and a decay of their own.
+ */
+TEST(the_host_updates_to_the_bits_of_the_device) {
+  static const struct {
+    DType moments;
+    int passes;
+    bool groups;
+    const char *kind;
+  } ways[] = {{DT_F32, 1, false, "cpu"}, {DT_BF16, 4, true, "apart"}};
+  ParamTraits traits[64];
+  for (size_t i = 0; i < sizeof traits / sizeof *traits; i++)
+    traits[i] = (ParamTraits){.frozen = i % 5 == 1, .lr_factor = i % 3 ? 1 : 0.3, .weight_decay = i % 4 ? -1 : 0.2};
+  for (size_t i = 0; i < sizeof ways / sizeof *ways; i++) {
+    EngineOptions o = options(ways[i].passes);
+    o.choices.compute = DT_BF16;
+    o.moments = ways[i].moments;
+    o.traits = ways[i].groups ? traits : NULL;
+    EngineOptions host = o;
+    host.choices.offload.what = i % 2 ? ALL : ALL & ~INPUTS;
+    host.on_host = true;
+    Trained a = train(&o, "cpu"), b = train(&host, ways[i].kind);
+    expect_same(&a, &b);
+  }
 }
 
 /* --- files ---------------------------------------------------------------------------------------------------------------- */
@@ -268,6 +326,11 @@ TEST(what_is_offloaded_takes_no_more_than_three_units_of_the_device) {
   JobMemory most = plan(&o, &less, &update);
   EXPECT(without.vars - most.vars == most.host && most.host >= 14 * all && most.host < 14 * all + (1 << 20));
   EXPECT(less < micro + 3 * 4 * unit && update < (3 * 10 + 2 * 4) * unit + (64 << 20));
+  o.on_host = true;
+  size_t head;
+  JobMemory host = plan(&o, &less, &head);
+  EXPECT(host.vars <= most.vars && host.host >= 16 * all && host.host < 16 * all + (1 << 20) && head < 3 * 4 * unit + (64 << 20));
+  o.on_host = false;
   o.choices.offload.what = INPUTS;
   JobMemory inputs = plan(&o, &less, &update);
   size_t input = 2 * (size_t)(o.sequences * o.positions * o.model.hidden);
