@@ -100,6 +100,21 @@ test_a_checkpoint_that_is_damaged() {
   expect_err '^error: .*none of its 2 checkpoints is whole'
 }
 
+test_torn_manifests_and_missing_files() {
+  write_run
+  train 2 $plain checkpoint.every=2steps checkpoint.keep=5
+  cp -r run whole
+  truncate -s 60 run/checkpoints/step-00000010/manifest.json
+  rm run/checkpoints/step-00000008/model.h5
+  rm run/checkpoints/step-00000006/manifest.json
+  train 2 $plain
+  expect_err '^warn   step-00000010 damaged: .*manifest\.json:[0-9]+'
+  expect_err '^warn   step-00000008 damaged: .*model\.h5: No such file'
+  expect_err '^warn   step-00000006 damaged: .*manifest\.json: No such file'
+  expect_err '^       using step-00000004 \(verified\); 6 steps are redone$'
+  expect_same run whole
+}
+
 test_another_run_is_not_gone_on_with() {
   write_run
   train 2 $plain train.stop_after=2steps
