@@ -22,7 +22,7 @@ syslog termios tgmath threads time uchar ucontext unistd utime wchar wctype word
 sources() { find src kernels io test -name '*.[ch]' -o -name '*.cu' -o -name '*.cuh' 2> /dev/null | sort; }
 scripts() {
   echo autogen.sh configure.ac Makefile.am | tr ' ' '\n'
-  find .ci jobs src kernels test -type f \( -name '*.sh' -o -name '*.py' -o -path '.ci/*' \)
+  find .ci jobs src kernels test -type f \( -name '*.slurm' -o -name '*.sh' -o -name '*.py' -o -path '.ci/*' \)
 }
 
 check_includes() {
@@ -118,7 +118,7 @@ check_lists() {
   done < <(find test -name 'test_*.sh' | sort)
   while read -r file; do
     grep -qxF "$file" <<< "$listed" || echo "Makefile.am:1: does not list $file"
-  done < <(find jobs test -type f \( -name '*.sh' -o -name '*.py' -o -name '*.yaml' -o -path 'test/ir/*' -o -name '*.md' \) \
+  done < <(find jobs test -type f \( -name '*.slurm' -o -name '*.sh' -o -name '*.py' -o -name '*.yaml' -o -path 'test/ir/*' -o -name '*.md' \) \
     ! -name 'test_*.sh' ! -path 'test/golden/*' 2> /dev/null | sort)
 }
 

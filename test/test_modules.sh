@@ -40,7 +40,7 @@ test_module_load_finds_the_program() {
   with_modules 0 'module load hpctrain && command -v hpctrain && hpctrain --version && ls $HPCTRAIN_JOBS && module unload hpctrain && ! command -v hpctrain'
   expect_out "^$at/bin/hpctrain\$"
   expect_out "^hpctrain $version"
-  expect_out '^llama7b.yaml$'
+  expect_out '^llama7b.slurm$'
   with_modules 0 'module whatis hpctrain; module help hpctrain'
   expect_err "hpctrain/$version *: *hpctrain $version: trains"
   expect_err '^hpctrain .* trains Llama-class models with MPI'

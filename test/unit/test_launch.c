@@ -7,6 +7,7 @@
 #include <sys/stat.h>
 #include <time.h>
 
+#include "src/base/file.h"
 #include "src/comm/impl.h"
 #include "test/check.h"
 
@@ -142,34 +143,38 @@ TEST(slurms_end_of_a_job_is_read) {
   tzset();
 }
 
-/* A stand-in for squeue is found before any other. */
-static void set_squeue(const char *says, int status) {
-  FILE *f = fopen("squeue", "w");
-  EXPECT(f && fprintf(f, "#!/bin/sh\necho \"%s\"\nexit %d\n", says, status) > 0 && !fclose(f) && !chmod("squeue", 0700));
+/* A stand-in for squeue in a folder of its own. */
+static void set_squeue(const char *folder, const char *says, int status) {
+  char path[64];
+  snprintf(path, sizeof path, "%s/squeue", folder);
+  FILE *f = fopen(path, "w");
+  EXPECT(f && fprintf(f, "#!/bin/sh\necho \"%s\"\nexit %d\n", says, status) > 0 && !fclose(f) && !chmod(path, 0700));
 }
 
 TEST(the_end_of_a_job_is_slurms) {
-  const char *path = getenv("PATH");
-  char with[4096];
+  char folder[] = "/tmp/squeue.XXXXXX", with[4096];
+  EXPECT(mkdtemp(folder));
+  int n = snprintf(with, sizeof with, "%s:", folder);
+  snprintf(with + n, sizeof with - n, "%s", getenv("PATH"));
   double end = 0;
   Why why;
-  snprintf(with, sizeof with, ".:%s", path);
   unsetenv("SLURM_JOB_END_TIME");
   unsetenv("SLURM_JOB_ID");
   EXPECT(try_comm_job_end(&end, &why) && isinf(end));
   setenv("SLURM_JOB_ID", "7", 1);
   setenv("PATH", with, 1);
-  set_squeue("NONE", 0);
+  set_squeue(folder, "NONE", 0);
   EXPECT(try_comm_job_end(&end, &why) && isinf(end));
-  set_squeue("1970-01-03T00:00:00", 0);
+  set_squeue(folder, "1970-01-03T00:00:00", 0);
   EXPECT(try_comm_job_end(&end, &why) && end > 86400 && end < 3 * 86400);
-  set_squeue("slurm_load_jobs error: Unable to contact slurm controller", 1);
+  set_squeue(folder, "slurm_load_jobs error: Unable to contact slurm controller", 1);
   EXPECT(!try_comm_job_end(&end, &why) && strstr(why.text, "Unable to contact"));
   setenv("SLURM_JOB_END_TIME", "1796030000", 1);
   EXPECT(try_comm_job_end(&end, &why) && end == 1796030000);
   unsetenv("SLURM_JOB_END_TIME");
   unsetenv("SLURM_JOB_ID");
-  setenv("PATH", with + 2, 1);
+  setenv("PATH", with + n, 1);
+  EXPECT(try_tree_remove(folder, &why));
 }
 
 TEST(one_rank_alone_has_everything_at_once) {
