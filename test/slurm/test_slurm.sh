@@ -1,7 +1,7 @@
 #!/bin/bash
 # SPDX-License-Identifier: Apache-2.0
-# The shipped job script on a Slurm of two nodes that this program starts here: to its end, before its limit, without a rank.
-# Skipped where Slurm is not installed.
+# The shipped job script on a Slurm of two nodes that this program starts here: to its end, before its limit, without a rank, without
+# a node.  Skipped where Slurm is not installed.
 . "$(dirname "$0")/../check.sh"
 . "$(dirname "$0")/../cli/train_case.sh"
 . "$(dirname "$0")/cluster.sh"
@@ -93,6 +93,16 @@ test_a_signal_before_the_limit_queues_the_job_again() {
   done
 }
 
+# The run's own look at the clock.  URG, which bash ignores, takes the place of the script's signal, and comes a minute early.
+test_a_run_ends_before_its_job_does() {
+  write_run
+  endless
+  submit --time=1 --signal=B:URG@1 --
+  slowdown=2 eventually told '^note  train.time_limit: the run saves and ends$' # most of the job's minute has to go by
+  again
+  expect_undisturbed
+}
+
 test_a_lost_rank_queues_the_job_again() {
   write_run
   endless
@@ -106,6 +116,23 @@ test_a_lost_rank_queues_the_job_again() {
     again
     expect_undisturbed
   done
+}
+
+# A node goes away with all that runs on it, and comes back from a boot, without the sockets of what it ran.
+test_a_lost_node_queues_the_job_again() {
+  write_run
+  endless
+  submit --time=10 -- checkpoint.every=5steps
+  eventually told '^ckpt'
+  local ranks
+  ranks=$(ranks_on n2)
+  kill -KILL "$(cat "$cluster/slurmd.n2.pid")" $(ps -o ppid= -p "$ranks") $ranks
+  eventually is_state PENDING
+  find "$cluster/spool.n2" "$cluster/tmp.n2" -mindepth 1 -delete
+  cluster_node n2
+  eventually nodes_are_idle
+  again
+  expect_undisturbed
 }
 
 test_an_error_of_the_input_is_not_queued_again() {
