@@ -195,6 +195,8 @@ static int find_file(const Tokens *t, int64_t at) {
   return low;
 }
 
+const char *tokens_file(const Tokens *t, int64_t i, int64_t S) { return t->files.at[find_file(t, i * S)].path; }
+
 static _Noreturn void fail_id(const Tokens *t, const File *f, int64_t at, uint32_t id) {
   fail(FAIL_INPUT,
        "%s: token %" PRId64 " is %" PRIu32 ", but the vocabulary ends at %" PRId64

@@ -28,6 +28,9 @@ int tokens_files(const Tokens *t);
 /* Whole samples of S+1 ids, each starting S after the one before; an input error when there is none. */
 int64_t tokens_samples(const Tokens *t, int64_t S);
 
+/* The file in which sample i begins. */
+const char *tokens_file(const Tokens *t, int64_t i, int64_t S);
+
 /* Sample i, ids iS … iS+S, into out (S+1): inputs are its first S, labels its last S.  Samples may cross files.  An id
  * outside the vocabulary is an input error with file and position.  Threads may read at once. */
 void tokens_sample(const Tokens *t, int64_t i, int64_t S, int32_t *out);

@@ -74,9 +74,9 @@ static void hook(FailKind kind, const char *message) {
   signal(SIGTERM, SIG_DFL); /* how a launcher ends the ranks that wait here */
   signal(SIGALRM, give_up);
   if (job.size > 1 && job.rank) sleep_ms(TURN_MS + TURN_STEP_MS * (job.rank < TURN_STEPS ? job.rank : TURN_STEPS));
+  alarm(ABORT_SECONDS); /* the error file may lie where everything hangs */
   snprintf(text, sizeof text, "%s", message);
   tell(without_context(kind, text));
-  alarm(ABORT_SECONDS);
   if (job.pmix)
     pmix_abort(status); /* unlike MPI_Abort adds no words of its own */
   else if (job.mpi && job.size > 1)

@@ -6,22 +6,32 @@
 #include "src/base/arena.h"
 #include "src/comm/impl.h"
 
+/* A call that all ranks come to, and that is over when it returns. */
+#define TOGETHER(comm, what, call)                                                                                                 \
+  do {                                                                                                                             \
+    watch_wait((comm), watch_enter(comm), (what));                                                                                 \
+    (comm)->transport->call;                                                                                                       \
+    watch_leave(comm);                                                                                                             \
+  } while (0)
+
+static void most(Comm *comm, int64_t *values, int n) { TOGETHER(comm, "an agreement of all ranks", most(comm, values, n)); }
+
 bool comm_any(Comm *comm, bool mine) {
   int64_t any = mine;
-  comm->transport->most(comm, &any, 1);
+  most(comm, &any, 1);
   return any != 0;
 }
 
 size_t comm_least(Comm *comm, size_t mine) {
   int64_t least = -(int64_t)mine;
-  comm->transport->most(comm, &least, 1);
+  most(comm, &least, 1);
   return (size_t)-least;
 }
 
 /* ~x falls as x rises, so that the two maxima are the greatest and, inverted, the least. */
 void comm_agree(Comm *comm, uint64_t mine, const char *what) {
   int64_t bounds[2] = {(int64_t)mine, (int64_t)~mine};
-  comm->transport->most(comm, bounds, 2);
+  most(comm, bounds, 2);
   if (bounds[0] == ~bounds[1]) return;
   uint64_t *all = xmalloc(sizeof *all * (size_t)comm->size);
   comm_gather(comm, &mine, sizeof mine, all);
@@ -37,15 +47,17 @@ void comm_agree(Comm *comm, uint64_t mine, const char *what) {
 
 void comm_broadcast(Comm *comm, void *bytes, size_t nbytes, int root) {
   CHECK(root >= 0 && root < comm->size);
-  comm->transport->broadcast(comm, bytes, nbytes, root);
+  TOGETHER(comm, "a broadcast to all ranks", broadcast(comm, bytes, nbytes, root));
 }
 
-void comm_barrier(Comm *comm) { comm->transport->barrier(comm); }
+void comm_barrier(Comm *comm) { TOGETHER(comm, "a barrier of all ranks", barrier(comm)); }
 
-void comm_gather(Comm *comm, const void *mine, size_t nbytes, void *all) { comm->transport->gather(comm, mine, nbytes, all); }
+void comm_gather(Comm *comm, const void *mine, size_t nbytes, void *all) {
+  TOGETHER(comm, "a gather from all ranks", gather(comm, mine, nbytes, all));
+}
 
 void comm_gather_local(Comm *comm, const void *mine, size_t nbytes, void *all) {
-  comm->transport->gather_local(comm, mine, nbytes, all);
+  TOGETHER(comm, "a gather from a node's ranks", gather_local(comm, mine, nbytes, all));
 }
 
 void comm_gather_axis(Mesh *mesh, MeshAxis axis, const void *mine, size_t nbytes, void *all) {
@@ -57,7 +69,7 @@ void comm_gather_axis(Mesh *mesh, MeshAxis axis, const void *mine, size_t nbytes
 
 bool comm_any_reason(Comm *comm, bool mine, char *text, size_t nbytes) {
   int64_t first = mine ? comm->size - comm->rank : 0; /* greatest on the lowest rank */
-  comm->transport->most(comm, &first, 1);
+  most(comm, &first, 1);
   if (first) comm_broadcast(comm, text, nbytes, comm->size - (int)first);
   return first != 0;
 }
@@ -65,6 +77,7 @@ bool comm_any_reason(Comm *comm, bool mine, char *text, size_t nbytes) {
 void comm_control_start(Comm *comm, const int64_t mine[4]) {
   CHECK(!comm->control_started);
   comm->control_started = true;
+  comm->control_entered = watch_enter(comm);
   memcpy(comm->control_mine, mine, sizeof comm->control_mine);
   comm->transport->control_start(comm);
 }
@@ -72,6 +85,8 @@ void comm_control_start(Comm *comm, const int64_t mine[4]) {
 void comm_control_finish(Comm *comm, int64_t most[4]) {
   CHECK(comm->control_started);
   comm->control_started = false;
+  watch_wait(comm, comm->control_entered, "the control exchange");
   comm->transport->control_finish(comm);
+  watch_leave(comm);
   memcpy(most, comm->control_most, sizeof comm->control_most);
 }

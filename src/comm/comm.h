@@ -69,6 +69,17 @@ bool comm_any_reason(Comm *comm, bool mine, char *text, size_t nbytes);
 void comm_control_start(Comm *comm, const int64_t mine[4]);
 void comm_control_finish(Comm *comm, int64_t most[4]);
 
+/* --- the watch ---------------------------------------------------------------------------------------------------------- */
+
+/* From here to comm_close a thread a rank watches (all ranks call).  Where a collective is waited for longer than `timeout`
+ * seconds it ends the job, with the ranks that have not come there and what they do instead; so it does where a rank gives no
+ * sign of life for as long.  Does nothing on a single rank. */
+void comm_watch(Comm *comm, double timeout);
+/* What this rank's thread does besides collectives, until the next call; "": nothing in particular.  patient: the others wait
+ * for that 15 times as long. */
+void comm_doing(Comm *comm, bool patient, const char *format, ...) __attribute__((format(printf, 3, 4)));
+void comm_step(Comm *comm, int64_t step); /* begins */
+
 /* --- mesh --------------------------------------------------------------------------------------------------------------- */
 
 /* Rank = ((((pp · dp_replicate) + r) · dp_shard + s) · cp + c) · tp + t, slowest first.  Today only the dp axes may exceed 1. */

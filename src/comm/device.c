@@ -40,6 +40,7 @@ bool comm_device_open(Mesh *mesh, Dev *dev) {
     mesh->device = dev_cuda_symbol("comm_device_nccl");
     mesh->dev = dev;
     mesh->device->open(mesh);
+    watch_mesh(comm, mesh);
   }
   free(seats);
   return card;
@@ -56,6 +57,8 @@ bool comm_copies(CommOp *op, bool first) {
 }
 
 void comm_device_close(Mesh *mesh) {
-  if (mesh->device) mesh->device->close(mesh);
+  if (!mesh->device) return;
+  watch_mesh(mesh->comm, NULL);
+  mesh->device->close(mesh);
   mesh->device = NULL;
 }

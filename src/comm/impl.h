@@ -36,6 +36,8 @@ typedef struct CommDevice {
   CommTransport ops;                                    /* op_… alone */
   bool (*share)(Mesh *mesh, void *base, size_t nbytes); /* as comm_device_share and comm_copies */
   bool (*copies)(CommOp *op, bool first);
+  /* The collectives that this rank's GPU is in: false, none.  From any thread, while no collective is released. */
+  bool (*pending)(const Mesh *mesh, char *text, size_t nbytes);
 } CommDevice;
 
 enum { NODE_NAME = 64 };
@@ -49,7 +51,9 @@ struct Comm {
   int64_t control_mine[4], control_most[4];
   MPI_Request control_request;
   bool control_started;
-  bool planned; /* there are no other ranks: their nodes would hold local_size each, in order */
+  uint64_t control_entered;
+  struct Watch *watch; /* NULL: nobody watches */
+  bool planned;        /* there are no other ranks: their nodes would hold local_size each, in order */
 };
 
 /* The ranks along one axis of the mesh.  Gathers and reductions do not wait for one another. */
@@ -81,6 +85,7 @@ struct CommOp {
   DType dtype;
   char what[96];
   bool started;
+  uint64_t entered; /* watch.c's number of the start */
   /* MPI's */
   int tag;
   MPI_Datatype block; /* n elements */
@@ -104,6 +109,23 @@ void mpi_check(int code, const char *call, const char *what);
 /* Makes this process's failures the job's.  Called first with the rank that the environment tells, then with what MPI says. */
 void abort_prepare(int rank, int size, const char *node, bool mpi_is_up, bool pmix_is_up);
 void abort_set_error_file(const char *path);
+
+/* --- watch.c ------------------------------------------------------------------------------------------------------------ */
+
+typedef struct Watch Watch;
+
+/* The job's thread comes to a collective, waits in it, leaves it.  All ranks come to the same ones in the same order.  what is
+ * kept, not copied, until watch_leave.  Without a watch all of these do nothing. */
+uint64_t watch_enter(Comm *comm);
+void watch_wait(Comm *comm, uint64_t number, const char *what);
+void watch_leave(Comm *comm);
+/* From here on this mesh's device tells which collectives it is in; NULL: none does. */
+void watch_mesh(Comm *comm, const Mesh *mesh);
+/* Between the two no device is asked. */
+void watch_lock(Comm *comm);
+void watch_unlock(Comm *comm);
+double watch_timeout(const Comm *comm); /* 0: nobody watches */
+void watch_close(Comm *comm);           /* all ranks */
 
 /* --- launch.c ----------------------------------------------------------------------------------------------------------- */
 

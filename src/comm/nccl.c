@@ -81,7 +81,7 @@ static void nccl_must(ncclResult_t result, const char *call, const char *object)
                 : lost_help);
 }
 
-/* "reduce_scatter 'layers.3' (#37)" of each lane that is in a collective; "" when none is. */
+/* "reduce_scatter 'layers.3' (#37)" of each lane that is in a collective; "" when none is.  The watch asks from its thread. */
 static void pending(const Nccl *nccl, char *text, size_t nbytes) {
   size_t n = 0;
   *text = 0;
@@ -91,6 +91,13 @@ static void pending(const Nccl *nccl, char *text, size_t nbytes) {
     const CommOp *op = word > OPS_MOST && word < 2 * OPS_MOST ? nccl->ops[word - OPS_MOST] : NULL;
     if (op && n < nbytes) n += (size_t)snprintf(text + n, nbytes - n, "%s%s (#%u)", n ? " and in " : "", op->what, word - OPS_MOST);
   }
+}
+
+static bool pending_nccl(const Mesh *mesh, char *text, size_t nbytes) {
+  const Nccl *nccl = mesh->device_own;
+  *text = 0;
+  if (nccl->words) pending(nccl, text, nbytes);
+  return *text;
 }
 
 /* Called while the host waits for the GPU: a communicator that is broken would let it wait for ever. */
@@ -105,7 +112,8 @@ static void look(void *self, double waited) {
     NCCL("the watch of collectives", ncclCommGetAsyncError(nccl->lanes[i].comm, &state));
     nccl_must(state, "communication", *where ? where : "collectives");
   }
-  if (waited < PATIENCE) return;
+  double watched = 2 * watch_timeout(nccl->mesh->comm); /* the watch knows more, and comes first */
+  if (waited < (watched > PATIENCE ? watched : PATIENCE)) return;
   if (*where)
     fail(FAIL_LOST,
          "waits since %.0f s in %s\nhelp: see which rank has not come there, and why (py-spy, gdb, nvidia-smi on its node); the "
@@ -383,4 +391,5 @@ const CommDevice comm_device_nccl = {
     .close = nccl_close,
     .ops = {.op_prepare = op_prepare_nccl, .op_start = op_start_nccl, .op_wait = op_wait_nccl, .op_release = op_release_nccl},
     .share = share_nccl,
-    .copies = copies_nccl};
+    .copies = copies_nccl,
+    .pending = pending_nccl};

@@ -118,18 +118,25 @@ CommOp *comm_prepare(Mesh *mesh, MeshAxis axis, CommKind kind, const void *in, v
 void comm_start(CommOp *op) {
   CHECK(!op->started);
   op->started = true;
+  if (!op->mesh->device) op->entered = watch_enter(op->mesh->comm);
   if (op->n) op->transport->op_start(op);
 }
 
 void comm_wait(CommOp *op) {
   CHECK(op->started);
   op->started = false;
-  if (op->n) op->transport->op_wait(op);
+  if (!op->n) return;
+  if (!op->mesh->device) watch_wait(op->mesh->comm, op->entered, op->what);
+  op->transport->op_wait(op);
+  if (!op->mesh->device) watch_leave(op->mesh->comm);
 }
 
 void comm_release(CommOp *op) {
   if (!op) return;
   CHECK(!op->started);
+  Comm *comm = op->mesh->comm;
+  watch_lock(comm);
   op->transport->op_release(op);
   free(op);
+  watch_unlock(comm);
 }

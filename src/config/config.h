@@ -179,6 +179,7 @@ typedef struct Config {
     bool graph;
   } gpu;
   struct {
+    Amount timeout; /* seconds */
     int nonfinite;
   } health;
   struct {

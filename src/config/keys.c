@@ -36,7 +36,7 @@ const Section sections[] = {
     {"device", "where the arithmetic runs", NULL},
     {"cpu", "kernels on a CPU", NULL},
     {"gpu", "kernels on a GPU", NULL},
-    {"health", "what to do when numbers go bad", NULL},
+    {"health", "what to do when ranks hang or numbers go bad", NULL},
     {"log", "progress lines", "logging, metrics"},
     {"profile", "where the time of some steps goes", "profiling, profiler"},
 };
@@ -266,6 +266,9 @@ const Key keys[] = {
      .help = "of gradients to shares, between GPUs of a node: parts sent by copy engines and added by each in fp32, or by NCCL"},
     {KEY(gpu, graph, KEY_BOOL), .fallback = "true", .help = "programs as CUDA graphs; false: kernel by kernel, to find faults"},
 
+    {KEY(health, timeout, KEY_AMOUNT), .units = SECONDS, .fallback = "120 seconds", .word = "none", .min = 0.5, .max = 1e7,
+     .example = "120s", .help = "a collective that is waited for longer is a hang: the job ends and names who did not come",
+     .elsewhere = "timeout, init_timeout_seconds, train_timeout_seconds, distributed_timeout_minutes, ddp_timeout"},
     {KEY(health, nonfinite, KEY_CHOICE), .fallback = "skip", .choices = LIST("skip", "stop"),
      .help = "a step whose gradient is inf or nan; in fp16, once the loss scale has come down to 1",
      .elsewhere = "check_for_nan_in_loss_and_grad"},

@@ -88,6 +88,8 @@ static int64_t stream_sample(const Data *d, int64_t number) {
   return tokens_order(d->train.range, d->seed, number / d->train.range.n, number % d->train.range.n);
 }
 
+const char *data_train_file(const Data *d, int64_t number) { return tokens_file(d->train.tokens, stream_sample(d, number), d->S); }
+
 void data_train(const Data *d, int64_t first, int64_t micro, int32_t *ids, int32_t *labels) {
   for (int64_t r = 0; r < micro; r++) take(d, d->train.tokens, stream_sample(d, first + r), ids + r * d->S, labels + r * d->S);
 }

@@ -21,6 +21,9 @@ int data_vals(const Data *data);                /* validation sets */
 const char *data_val_name(const Data *data, int val);
 int64_t data_val_sequences(const Data *data, int val);
 
+/* The file that row `number` of the stream begins in. */
+const char *data_train_file(const Data *data, int64_t number);
+
 /* ids and labels (sequences·seq_len each) of this rank's `micro` rows from stream number `first` on. */
 void data_train(const Data *data, int64_t first, int64_t micro, int32_t *ids, int32_t *labels);
 /* The same of a validation set, in the order of its file; rows from `end` on are padding whose labels are ignored. */

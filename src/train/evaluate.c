@@ -36,11 +36,11 @@ static void evaluate(Run *run, int val) {
 
 void run_evaluate(Run *run) {
   double begin = clock_seconds();
-  lines_doing(run->lines, "evaluating");
+  run_doing(run, false, "evaluating");
   prof_span_begin(run->prof, "eval");
   for (int i = 0; i < data_vals(run->data); i++) evaluate(run, i);
   prof_span_end(run->prof);
-  lines_doing(run->lines, "");
+  run_doing(run, false, "");
   run->evaled_step = run->step;
   run_spend(run, SPENT_EVALS, clock_seconds() - begin);
 }

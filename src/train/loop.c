@@ -18,9 +18,13 @@ enum { LIBRARIES_READY = 3 }; /* steps in which programs run first, are captured
 static void start_passes(Run *run, int64_t step) {
   const Batch *b = &run->batch;
   int64_t D = mesh_dp_size(run->mesh), d = mesh_dp_index(run->mesh);
+  comm_step(run->comm, step);
   for (int64_t pass = 0; pass < b->passes; pass++) {
     prof_span_begin(run->prof, "data");
-    data_train(run->data, (step - 1) * b->sequences + (pass * D + d) * b->micro, b->micro, run->ids, run->labels);
+    int64_t first = (step - 1) * b->sequences + (pass * D + d) * b->micro;
+    comm_doing(run->comm, false, "reading %s", data_train_file(run->data, first));
+    data_train(run->data, first, b->micro, run->ids, run->labels);
+    comm_doing(run->comm, false, "%s", "");
     engine_batch(run->engine, run->ids, run->labels);
     prof_span_end(run->prof);
     engine_micro(run->engine, pass);
@@ -132,6 +136,11 @@ static void finish_step(Run *run) {
   run_spend(run, SPENT_TRAINING, clock_seconds() - begin);
 }
 
+void run_doing(Run *run, bool patient, const char *doing) {
+  lines_doing(run->lines, doing);
+  comm_doing(run->comm, patient, "%s", doing);
+}
+
 /* --- between steps ---------------------------------------------------------------------------------------------------------- */
 
 /* Sends what this rank has been asked for, and says what any rank was asked for a step ago. */
@@ -213,6 +222,7 @@ void run_steps(Run *run) {
   }
   if (run_speaks(run)) lines_run(run->lines, &run->shape);
   wishes_listen();
+  comm_doing(run->comm, false, "%s", "");
   End end = step_all(run);
   lines_run_end(run->lines);
   if (run_speaks(run) && end.pause) lines_note(run->lines, "%s: the run saves and ends", limit_pause(end.pause));
@@ -222,6 +232,7 @@ void run_steps(Run *run) {
          run->folder->path);
   if (!end.stopped && data_vals(run->data) && run->evaled_step != run->step) run_evaluate(run);
   if (run_speaks(run)) tell_end(run);
+  comm_doing(run->comm, true, "ending the run");
   run_memory_end(run);
   bool requeue = end.pause && run->saved_step == run->step;
   if (run_speaks(run) && requeue) limit_requeue(run, end.pause);

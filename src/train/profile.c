@@ -25,12 +25,12 @@ void run_profile_before(Run *run) {
   int64_t next = run->step + 1;
   double wall = clock_wall();
   if (!run->prof || prof_on(run->prof) || next < steps.first || next > steps.last) return;
-  lines_doing(run->lines, "starting a profile");
+  run_doing(run, true, "starting a profile");
   prof_arm(run->prof);
   comm_broadcast(run->comm, &wall, sizeof wall, 0);
   comm_barrier(run->comm); /* which ranks leave together: the common zero of their clocks */
   prof_start(run->prof, wall);
-  lines_doing(run->lines, "");
+  run_doing(run, false, "");
 }
 
 static bool try_write(Run *run, const char *extension, const Text *text, Why *why) {
@@ -72,10 +72,10 @@ static void write_files(Run *run) {
 
 void run_profile_close(Run *run) {
   if (!prof_on(run->prof)) return;
-  lines_doing(run->lines, "writing a profile");
+  run_doing(run, true, "writing a profile");
   prof_stop(run->prof);
   write_files(run);
-  lines_doing(run->lines, "");
+  run_doing(run, false, "");
 }
 
 void run_profile_after(Run *run) {

@@ -89,6 +89,9 @@ void run_load(Run *run);
 /* Trains to the end, to train.stop_after or until asked to stop. */
 void run_steps(Run *run);
 
+/* What all ranks do besides steps, for the lines and the watch (as comm_doing); "" is training.  Kept, not copied. */
+void run_doing(Run *run, bool patient, const char *doing);
+
 /* --- memory.c ------------------------------------------------------------------------------------------------------------- */
 
 double run_planned(const Run *run);  /* GiB of this rank's arena; on a CPU with what is offloaded */

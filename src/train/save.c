@@ -90,7 +90,7 @@ static void plan_retry(Run *run, const Why *why) {
 bool run_save(Run *run) {
   Why why;
   double begin = clock_seconds();
-  lines_doing(run->lines, "writing checkpoint");
+  run_doing(run, true, "writing checkpoint");
   if (run_speaks(run)) prepare(run);
   prof_span_begin(run->prof, "checkpoint");
   bool ok = write_states(run, &why);
@@ -100,7 +100,7 @@ bool run_save(Run *run) {
   if (ok) run->retry_step = run->retry_wait = 0;
   if (!ok) plan_retry(run, &why);
   if (run_speaks(run) && ok) conclude(run, seconds);
-  lines_doing(run->lines, "");
+  run_doing(run, false, "");
   run_spend(run, SPENT_SAVES, clock_seconds() - begin);
   return ok;
 }

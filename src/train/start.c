@@ -287,6 +287,8 @@ Run *run_open(int argc, char **argv) {
   times.mpi = lap(&at);
   run->lines = lines_open(comm_rank(run->comm));
   load_config(run, argc, argv);
+  if (run->config->health.timeout.unit) comm_watch(run->comm, run->config->health.timeout.value);
+  comm_doing(run->comm, true, "starting");
   run->mesh = setup_mesh(run->config, run->comm);
   load_model(run);
   open_folder(run);

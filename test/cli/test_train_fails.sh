@@ -367,6 +367,37 @@ test_a_killed_rank_ends_the_job_and_the_run_goes_on() {
   expect_out '^note  step [0-9]+ is done'
 }
 
+# Either rank: the one that speaks for the job, too.
+test_a_stopped_rank_is_named_and_ends_the_job() {
+  write_run
+  local who begin status
+  for who in 0 1; do
+    status=0
+    start health.timeout=3s run.folder=stop$who
+    begin=$SECONDS
+    kill -STOP "$(ranks_of $job | sed -n "$((who + 1))p")"
+    wait $job || status=$?
+    expect_equal "$status" 4
+    [ $((SECONDS - begin)) -le $((3 + 5)) ]
+    grep -qE '^error: hang: 1 of 2 ranks in [a-z_]+ .*, step [0-9]+, [0-9]+ s$' err.job
+    grep -qE "^   missing  rank $who \\([^)]+\\): not heard of for [0-9]+ s; it was " err.job
+    expect_equal "$(grep -c '^error:' err.job)" 1
+    expect_equal "$(cat stop$who/error.txt)" "$(grep -A 1000 '^error:' err.job | grep -B 1000 '^help:')"
+  done
+}
+
+test_a_job_that_is_suspended_as_a_whole_goes_on() {
+  write_run
+  start health.timeout=1s
+  kill -STOP $(ranks_of $job)
+  sleep 3
+  kill -CONT $(ranks_of $job)
+  sleep 2
+  touch run/STOP
+  wait $job
+  [ ! -e run/error.txt ]
+}
+
 # Saves fill most of the time, so that most deaths fall into one; what comes after is as if nothing had been.
 test_death_in_a_save_changes_no_bits() {
   write_run

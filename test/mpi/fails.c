@@ -6,6 +6,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <time.h>
 #include <unistd.h>
 
 #include "src/base/fail.h"
@@ -66,6 +67,29 @@ static void truncated(void) {
   hang();
 }
 
+/* The last rank does not come to the barrier for so many seconds; the others are watched for a second. */
+static _Noreturn void watched(double seconds, bool patient) {
+  comm_watch(comm, 1);
+  comm_step(comm, 7);
+  if (comm_rank(comm) == comm_size(comm) - 1) {
+    comm_doing(comm, patient, "reading x.bin");
+    nanosleep(&(struct timespec){(time_t)seconds, 0}, NULL);
+  }
+  comm_barrier(comm);
+  comm_close(comm);
+  exit(0);
+}
+
+static void late(void) { watched(60, false); }
+static void patient(void) { watched(3, true); }
+static void too_patient(void) { watched(60, true); }
+
+static void stopped(void) {
+  comm_watch(comm, 1);
+  if (comm_rank(comm) == comm_size(comm) - 1) raise(SIGSTOP);
+  hang();
+}
+
 static void ok(void) {
   int R = comm_size(comm), extent[MESH_AXES] = {1, 1, R, 1, 1};
   Mesh *mesh = mesh_open(comm, extent);
@@ -97,6 +121,10 @@ static const struct {
             {"closed", closed},
             {"forked", forked},
             {"truncated", truncated},
+            {"late", late},
+            {"patient", patient},
+            {"too_patient", too_patient},
+            {"stopped", stopped},
             {"ok", ok}};
 
 int main(int argc, char **argv) {

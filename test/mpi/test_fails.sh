@@ -35,6 +35,23 @@ test_error_after_the_end_is_told_once() {
   expect_equal "$(grep -c '^error:' err)" 1
 }
 
+test_rank_that_does_not_come_is_named_with_what_it_does() {
+  ends 4 late 'hang: 2 of 3 ranks in a barrier of all ranks, step 7, [0-9]+ s$'
+  expect_err '^   missing  rank 2 \([^)]+\): reading x\.bin for [0-9]+ s$'
+}
+
+test_stopped_rank_is_named() {
+  ends 4 stopped 'hang: 2 of 3 ranks in a barrier of all ranks, [0-9]+ s$'
+  expect_err '^   missing  rank 2 \([^)]+\): not heard of for [0-9]+ s; it was computing$'
+}
+
+# Three times the timeout; but not for ever.
+test_rank_that_may_take_long_is_waited_for() {
+  expect_run 0 mpi 3 timeout 10 "$fails" patient
+  expect_run 4 mpi 3 timeout 30 "$fails" too_patient
+  expect_err '^   missing  rank 2 \([^)]+\): reading x\.bin for 1[0-9] s$'
+}
+
 test_forked_child_ends_itself_alone() {
   expect_run 0 mpi 2 timeout 10 "$fails" forked
   expect_err '^error: .*cannot read x\.bin$'

@@ -1,0 +1,301 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* The watch: a thread a rank that sees when nothing goes on, and ends the job with who holds it up.
+ *
+ * The job's own thread writes down which collective it comes to, in which it waits and what else it does: three words under a
+ * lock.  The watch looks at them a few times within the timeout, notes since when they have not changed, and sends that to two
+ * ranks by messages of a communicator of its own, which no collective of the job can hold up.  These are rank 0 and, should
+ * that be the one that hangs, the first rank of another node (of one node: rank 1), which lets rank 0 speak first.
+ *
+ * Time is counted in looks: a job that is suspended as a whole goes on where it was. */
+#include "src/comm/watch.h"
+
+#include <math.h>
+#include <pthread.h>
+#include <signal.h>
+#include <stdarg.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <time.h>
+
+#include "src/base/arena.h"
+#include "src/base/clock.h"
+
+enum { WATCHERS = 2 };
+static const double LOOKS = 8, LOOK_MOST = 1; /* in a timeout; seconds from one to the next */
+static const double LEAVING = 0.002;          /* the same at the end */
+static const double SECOND_LATER = 2;         /* seconds */
+static const char object[] = "the watch of the job";
+
+/* What the job's thread writes. */
+typedef struct Now {
+  uint64_t entered, waiting;
+  int64_t step;
+  int32_t patient;
+  uint32_t changes; /* of step and doing */
+  const char *collective;
+  char doing[sizeof((Beat){0}).doing];
+} Now;
+
+struct Watch {
+  Comm *comm;
+  MPI_Comm channel;
+  double timeout, every;
+  pthread_t thread;
+  pthread_mutex_t lock; /* of now, mesh and leaving */
+  pthread_cond_t left;
+  Now now;
+  const Mesh *mesh; /* whose device tells of its collectives; NULL: none */
+  bool leaving;
+  /* The thread's own. */
+  double clock, calm; /* calm: it judges nobody until then */
+  Beat mine;
+  uint32_t changes;
+  double changed;                        /* when anything did last */
+  int watchers[WATCHERS], nwatchers, me; /* me: which of them this rank is, or -1 */
+  Beat out[WATCHERS];
+  bool said[WATCHERS]; /* that this rank tells nothing more */
+  MPI_Request sends[WATCHERS];
+  Beat in;
+  MPI_Request receive;
+  Hearing *ranks; /* a watcher's */
+  double *heard;  /* when */
+  int others;     /* that have more to tell */
+  char (*nodes)[NODE_NAME];
+};
+
+/* --- the job's thread ------------------------------------------------------------------------------------------------------- */
+
+static void lock(Watch *w) { CHECK(pthread_mutex_lock(&w->lock) == 0); }
+static void unlock(Watch *w) { CHECK(pthread_mutex_unlock(&w->lock) == 0); }
+
+uint64_t watch_enter(Comm *comm) {
+  Watch *w = comm->watch;
+  if (!w) return 0;
+  lock(w);
+  uint64_t number = ++w->now.entered;
+  unlock(w);
+  return number;
+}
+
+void watch_wait(Comm *comm, uint64_t number, const char *what) {
+  Watch *w = comm->watch;
+  if (!w) return;
+  lock(w);
+  w->now.waiting = number;
+  w->now.collective = what;
+  unlock(w);
+}
+
+void watch_leave(Comm *comm) { watch_wait(comm, 0, ""); }
+
+void watch_mesh(Comm *comm, const Mesh *mesh) {
+  Watch *w = comm->watch;
+  if (!w) return;
+  lock(w);
+  w->mesh = mesh;
+  unlock(w);
+}
+
+double watch_timeout(const Comm *comm) { return comm->watch ? comm->watch->timeout : 0; }
+
+void watch_lock(Comm *comm) {
+  if (comm->watch) lock(comm->watch);
+}
+
+void watch_unlock(Comm *comm) {
+  if (comm->watch) unlock(comm->watch);
+}
+
+void comm_doing(Comm *comm, bool patient, const char *format, ...) {
+  Watch *w = comm->watch;
+  if (!w) return;
+  va_list args;
+  lock(w);
+  va_start(args, format);
+  vsnprintf(w->now.doing, sizeof w->now.doing, format, args);
+  va_end(args);
+  w->now.patient = patient;
+  w->now.changes++;
+  unlock(w);
+}
+
+void comm_step(Comm *comm, int64_t step) {
+  Watch *w = comm->watch;
+  if (!w) return;
+  lock(w);
+  w->now.step = step;
+  w->now.changes++;
+  unlock(w);
+}
+
+/* --- a look ----------------------------------------------------------------------------------------------------------------- */
+
+/* Of the job's thread, or of the device's collectives where it is in none. */
+static void look(Watch *w) {
+  Beat was = w->mine, *is = &w->mine;
+  lock(w);
+  const Now *now = &w->now;
+  is->entered = now->entered;
+  is->waiting = now->waiting;
+  is->step = now->step;
+  is->patient = now->patient;
+  is->last = w->leaving;
+  snprintf(is->collective, sizeof is->collective, "%s", now->waiting ? now->collective : "");
+  snprintf(is->doing, sizeof is->doing, "%s", now->doing);
+  bool changed = now->changes != w->changes || was.entered != is->entered;
+  w->changes = now->changes;
+  if (!is->waiting && w->mesh && w->mesh->device->pending(w->mesh, is->collective, sizeof is->collective))
+    is->waiting = WAITS_ON_DEVICE;
+  unlock(w);
+  changed |= was.waiting != is->waiting || strcmp(was.collective, is->collective);
+  if (changed) w->changed = w->clock;
+  is->busy = w->clock - w->changed;
+  is->waited = is->waiting ? is->busy : 0;
+}
+
+static bool is_sent(Watch *w, int i) {
+  int done = 1;
+  if (w->sends[i] != MPI_REQUEST_NULL) MPI(object, MPI_Test(&w->sends[i], &done, MPI_STATUS_IGNORE));
+  return done;
+}
+
+/* A watcher that has not taken what it was sent is sent nothing more until it has.  True: nothing is left to be sent. */
+static bool tell(Watch *w) {
+  bool over = true;
+  for (int i = 0; i < w->nwatchers; i++) {
+    if (i == w->me || !is_sent(w, i)) {
+      over &= i == w->me;
+      continue;
+    }
+    if (w->said[i]) continue;
+    over = false;
+    w->out[i] = w->mine;
+    w->said[i] = w->mine.last;
+    MPI(object, MPI_Isend(&w->out[i], sizeof w->out[i], MPI_BYTE, w->watchers[i], 0, w->channel, &w->sends[i]));
+  }
+  return over;
+}
+
+static void hear(Watch *w) {
+  MPI_Status status;
+  for (int done; w->others;) {
+    if (w->receive == MPI_REQUEST_NULL)
+      MPI(object, MPI_Irecv(&w->in, sizeof w->in, MPI_BYTE, MPI_ANY_SOURCE, 0, w->channel, &w->receive));
+    MPI(object, MPI_Test(&w->receive, &done, &status));
+    if (!done) return;
+    w->ranks[status.MPI_SOURCE].beat = w->in;
+    w->heard[status.MPI_SOURCE] = w->clock;
+    w->others -= w->in.last;
+  }
+}
+
+static void judge(Watch *w) {
+  int n = w->comm->size;
+  double later = w->me ? SECOND_LATER : 0;
+  Text text = {0};
+  w->ranks[w->comm->rank].beat = w->mine;
+  w->heard[w->comm->rank] = w->clock;
+  for (int r = 0; r < n; r++) w->ranks[r].silent = w->ranks[r].beat.last ? 0 : w->clock - w->heard[r];
+  if (watch_judge(w->ranks, n, (const char(*)[NODE_NAME])w->nodes, w->timeout + later, &text)) {
+    fail_set_context(""); /* it is the job's, wherever it was seen */
+    fail(FAIL_LOST, "%s", text.at);
+  }
+}
+
+/* Until the next look, or until somebody leaves. */
+static void rest(Watch *w) {
+  struct timespec until;
+  CHECK(clock_gettime(CLOCK_MONOTONIC, &until) == 0);
+  lock(w);
+  double seconds = (double)until.tv_nsec * 1e-9 + (w->leaving ? LEAVING : w->every);
+  until.tv_sec += (time_t)seconds;
+  until.tv_nsec = (long)((seconds - floor(seconds)) * 1e9);
+  bool leaving = w->leaving;
+  while (w->leaving == leaving && pthread_cond_timedwait(&w->left, &w->lock, &until) == 0) {
+  }
+  unlock(w);
+}
+
+static void *watch_run(void *self) {
+  Watch *w = self;
+  double before = clock_seconds();
+  for (bool over = false; !over;) {
+    rest(w);
+    double now = clock_seconds(), took = now - before;
+    before = now;
+    w->clock += took < 2 * w->every ? took : 2 * w->every;
+    if (took > 2 * w->every + 1) w->calm = w->clock + w->timeout; /* this process was stopped, perhaps all were */
+    look(w);
+    over = tell(w) && w->mine.last;
+    if (w->me < 0) continue;
+    hear(w);
+    if (w->clock >= w->calm) judge(w);
+    over &= !w->others;
+  }
+  return NULL;
+}
+
+/* --- life ------------------------------------------------------------------------------------------------------------------- */
+
+/* Rank 0 and the first of another node. */
+static void choose(Watch *w) {
+  int n = w->comm->size, other = 1;
+  while (other < n && !strcmp(w->nodes[other], w->nodes[0])) other++;
+  w->watchers[1] = other < n ? other : 1;
+  w->nwatchers = WATCHERS;
+  w->me = w->comm->rank == 0 ? 0 : w->comm->rank == w->watchers[1] ? 1 : -1;
+  w->others = w->me >= 0 ? n - 1 : 0;
+}
+
+static void start_thread(Watch *w) {
+  pthread_condattr_t monotonic;
+  sigset_t all, before; /* signals are the job's thread's */
+  CHECK(pthread_condattr_init(&monotonic) == 0 && pthread_condattr_setclock(&monotonic, CLOCK_MONOTONIC) == 0);
+  CHECK(pthread_mutex_init(&w->lock, NULL) == 0 && pthread_cond_init(&w->left, &monotonic) == 0);
+  sigfillset(&all);
+  CHECK(pthread_sigmask(SIG_SETMASK, &all, &before) == 0);
+  int error = pthread_create(&w->thread, NULL, watch_run, w);
+  CHECK(pthread_sigmask(SIG_SETMASK, &before, NULL) == 0);
+  if (error) fail(FAIL_MACHINE, "a thread cannot be started: %s\nhelp: a larger limit of processes (ulimit -u)", strerror(error));
+}
+
+void comm_watch(Comm *comm, double timeout) {
+  CHECK(timeout > 0 && !comm->watch);
+  if (comm->transport != &comm_transport_mpi || comm->size == 1) return;
+  Watch *w = xmalloc(sizeof *w);
+  size_t n = (size_t)comm->size;
+  *w = (Watch){.comm = comm,
+               .timeout = timeout,
+               .every = timeout / LOOKS < LOOK_MOST ? timeout / LOOKS : LOOK_MOST,
+               .now.collective = "",
+               .sends = {MPI_REQUEST_NULL, MPI_REQUEST_NULL},
+               .receive = MPI_REQUEST_NULL,
+               .ranks = xmalloc(n * sizeof *w->ranks),
+               .heard = xmalloc(n * sizeof *w->heard),
+               .nodes = xmalloc(n * sizeof *w->nodes)};
+  memset(w->ranks, 0, n * sizeof *w->ranks);
+  memset(w->heard, 0, n * sizeof *w->heard);
+  comm_gather(comm, comm->node, sizeof *w->nodes, w->nodes);
+  MPI(object, MPI_Comm_dup(comm->world, &w->channel));
+  choose(w);
+  start_thread(w);
+  comm->watch = w;
+}
+
+void watch_close(Comm *comm) {
+  Watch *w = comm->watch;
+  if (!w) return;
+  lock(w);
+  w->leaving = true;
+  CHECK(pthread_cond_signal(&w->left) == 0);
+  unlock(w);
+  CHECK(pthread_join(w->thread, NULL) == 0);
+  MPI(object, MPI_Comm_free(&w->channel));
+  CHECK(pthread_mutex_destroy(&w->lock) == 0 && pthread_cond_destroy(&w->left) == 0);
+  free(w->ranks);
+  free(w->heard);
+  free(w->nodes);
+  free(w);
+  comm->watch = NULL;
+}
