@@ -5,12 +5,13 @@
 #   check_main "$@"
 # A test runs in a folder of its own ($PWD, empty, removed after it) and ends at its first command that fails.
 # $srcdir and $builddir are absolute, $hpctrain is the program; $slowdown is more than 1 where a sanitizer slows it.
+# GPUs are hidden, so that device.kind: auto means cpu everywhere; TEST_GPUS=0,1 names those that tests may see.
 set -u
 srcdir=$(cd "${srcdir:-$(dirname "${BASH_SOURCE[0]}")/..}" && pwd)
 builddir=${builddir:-$PWD}
 hpctrain=$builddir/hpctrain
 slowdown=${slowdown:-1}
-export srcdir builddir hpctrain
+export srcdir builddir hpctrain CUDA_VISIBLE_DEVICES=${TEST_GPUS-}
 if [ "$(id -u)" = 0 ]; then export OMPI_ALLOW_RUN_AS_ROOT=1 OMPI_ALLOW_RUN_AS_ROOT_CONFIRM=1; fi
 
 # mpi N COMMAND…: under mpirun, more ranks than cores allowed.
