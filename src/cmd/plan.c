@@ -16,6 +16,34 @@
 
 /* --- data and disk ---------------------------------------------------------------------------------------------------------- */
 
+/* Of the file system on which path will be made; negative: unknown. */
+static double disk_free(Arena *arena, const char *path) {
+  char *at = arena_printf(arena, "%s%s", *path == '/' ? "" : "./", path);
+  struct statvfs fs;
+  while (statvfs(at, &fs)) {
+    char *slash = strrchr(at, '/');
+    if (!slash || slash == at) return -1;
+    *slash = 0;
+  }
+  return (double)fs.f_bavail * (double)fs.f_frsize;
+}
+
+static void check_disk(const Prospect *p, int64_t steps) {
+  const Config *c = p->config;
+  char one[HUMAN_TEXT], all[HUMAN_TEXT], room[HUMAN_TEXT];
+  int64_t n = setup_checkpoints(c, steps);
+  double nbytes = members_saved_bytes(p->members), most = nbytes * (double)n, left = disk_free(p->arena, c->run.folder);
+  if (!n) {
+    printf("disk   checkpoint %s; none is written but when asked for\n", human_bytes(nbytes, one));
+    return;
+  }
+  printf("disk   checkpoint %s; up to %" PRId64 " at a time %s; %s free for %s\n", human_bytes(nbytes, one), n,
+         human_bytes(most, all), human_bytes(left, room), c->run.folder);
+  if (left >= 0 && left < most)
+    printf("       %s short: another run.folder, a lower checkpoint.keep%s\n", human_bytes(most - left, room),
+           c->checkpoint.keep_every.unit ? " or a higher checkpoint.keep_every" : "");
+}
+
 /* Opens the files as a run would: what is wrong with them ends this, when all else has been told. */
 static void check_data(const Prospect *p) {
   const Config *c = p->config;
@@ -33,35 +61,11 @@ static void check_data(const Prospect *p) {
   for (int i = 0; i < data_vals(data); i++)
     printf("       %s %s tokens to evaluate on\n", data_val_name(data, i),
            human_count((double)(data_val_sequences(data, i) * c->train.seq_len), text));
-  if (c->train.duration.unit == UNIT_EPOCHS) plan_print_run(p, steps);
+  if (c->train.duration.unit == UNIT_EPOCHS) {
+    plan_print_run(p, steps);
+    check_disk(p, steps);
+  }
   data_close(data);
-}
-
-/* Of the file system on which path will be made; negative: unknown. */
-static double disk_free(Arena *arena, const char *path) {
-  char *at = arena_printf(arena, "%s%s", *path == '/' ? "" : "./", path);
-  struct statvfs fs;
-  while (statvfs(at, &fs)) {
-    char *slash = strrchr(at, '/');
-    if (!slash || slash == at) return -1;
-    *slash = 0;
-  }
-  return (double)fs.f_bavail * (double)fs.f_frsize;
-}
-
-static void check_disk(const Prospect *p) {
-  const Config *c = p->config;
-  char one[HUMAN_TEXT], all[HUMAN_TEXT], room[HUMAN_TEXT];
-  double nbytes = members_saved_bytes(p->members), most = nbytes * (double)(c->checkpoint.keep + 1);
-  double left = disk_free(p->arena, c->run.folder);
-  if (!c->checkpoint.every.unit) {
-    printf("disk   checkpoint %s; none is written but when asked for\n", human_bytes(nbytes, one));
-    return;
-  }
-  printf("disk   checkpoint %s; %" PRId64 " and one in the making %s; %s free for %s\n", human_bytes(nbytes, one),
-         c->checkpoint.keep, human_bytes(most, all), human_bytes(left, room), c->run.folder);
-  if (left >= 0 && left < most)
-    printf("       %s short: another run.folder, or a lower checkpoint.keep\n", human_bytes(most - left, room));
 }
 
 static void check_weights(const Prospect *p) {
@@ -171,7 +175,7 @@ int cmd_plan(int argc, char **argv) {
   if (prospect_short(p) > 0) plan_suggest(p, &words);
   if (sweep) plan_sweep(p, &words);
   if (snapshot) plan_snapshot(p->engine, snapshot);
-  check_disk(p);
+  if (c->train.duration.unit != UNIT_EPOCHS) check_disk(p, config_total_steps(c, 1));
   fflush(stdout);
   check_weights(p);
   check_data(p);

@@ -10,26 +10,24 @@
 
 enum { RETRY_MOST = 1000 }; /* steps, where checkpoint.every is none */
 
-/* keep + 1: the oldest goes when the newest is whole. */
 void run_check_room(const Run *run) {
   const Config *c = run->config;
   struct statvfs disk;
-  if (!run_speaks(run) || !c->checkpoint.every.unit) return;
+  if (!run_speaks(run)) return;
   if (statvfs(run->folder->checkpoints, &disk))
     fail(FAIL_MACHINE, "%s: %s\nhelp: give run.folder=PATH on a file system that works", run->folder->checkpoints, strerror(errno));
   int there = 0;
   ckpt_list(run->arena, run->folder->checkpoints, &there);
-  int64_t saves = run->shape.last_step / run->shape.save_every + 1, most = c->checkpoint.keep + 1;
-  int64_t more = (saves < most ? saves : most) - there;
+  int64_t more = setup_checkpoints(c, run->shape.last_step) - there;
   double needed = (double)(more > 0 ? more : 0) * members_saved_bytes(run->members),
          left = (double)disk.f_bavail * (double)disk.f_frsize;
   char a[HUMAN_TEXT], b[HUMAN_TEXT], one[HUMAN_TEXT];
   if (needed > left)
     fail(FAIL_MACHINE,
-         "no room for checkpoints: %lld more of %s need %s, %s has %s\nhelp: a smaller checkpoint.keep, or give "
+         "no room for checkpoints: %lld more of %s need %s, %s has %s\nhelp: a smaller checkpoint.keep%s, or give "
          "run.folder=PATH on a larger file system",
          (long long)more, human_bytes(members_saved_bytes(run->members), one), human_bytes(needed, a), run->folder->checkpoints,
-         human_bytes(left, b));
+         human_bytes(left, b), c->checkpoint.keep_every.unit ? ", a larger checkpoint.keep_every" : "");
 }
 
 static bool write_states(const Run *run, Why *why) {

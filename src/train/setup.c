@@ -188,6 +188,26 @@ LrSchedule setup_schedule(const Config *c, int64_t epoch_sequences) {
                       .total = total};
 }
 
+/* --- checkpoints ---------------------------------------------------------------------------------------------------------- */
+
+static int64_t multiple_before(int64_t step, Amount every) {
+  int64_t n = (int64_t)every.value;
+  return every.unit ? (step - 1) / n * n : 0;
+}
+
+/* With each save there are as many as before, or one more: most at the last one. */
+int64_t setup_checkpoints(const Config *c, int64_t last_step) {
+  Amount every = c->checkpoint.every, good = c->checkpoint.keep_every;
+  int64_t n = 0, step = every.unit ? last_step : multiple_before(last_step + 1, good);
+  if (good.unit) n = last_step / (int64_t)good.value;
+  for (int64_t newest = 0; newest <= c->checkpoint.keep && step > 0; newest++) { /* which are counted above if they are for good */
+    n += !good.unit || step % (int64_t)good.value != 0;
+    int64_t a = multiple_before(step, every), b = multiple_before(step, good);
+    step = a > b ? a : b;
+  }
+  return n;
+}
+
 /* --- device --------------------------------------------------------------------------------------------------------------- */
 
 /* What a rank tells the others of the GPUs it sees. */

@@ -27,6 +27,10 @@ void setup_check_folder(const Config *c);
 /* A decay that does not fit behind the warm-up is an input error. */
 LrSchedule setup_schedule(const Config *c, int64_t epoch_sequences);
 
+/* The most checkpoints that there are at a time when a run goes up to that step, the one in the making and those that stay for good
+ * (checkpoint.keep_every) included; 0: it saves none by itself. */
+int64_t setup_checkpoints(const Config *c, int64_t last_step);
+
 /* Makes device.kind: auto one of the others (all ranks call): cuda where all ranks see a GPU, cpu where none does; anything
  * between is an error.  Gives what was chosen and why, for people; NULL: it was not auto.  comm NULL: by this process alone. */
 const char *setup_kind(Arena *arena, Config *c, Comm *comm);

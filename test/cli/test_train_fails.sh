@@ -205,11 +205,14 @@ test_a_disk_without_room_for_checkpoints() {
   write_run
   mkdir small
   mount -t tmpfs -o size=1m none small 2> /dev/null || { echo "note  nothing can be mounted here" >&2; return 0; }
-  local status=0
-  fails 3 2 $plain run.folder=small/run checkpoint.every=1steps || status=1
-  umount small
-  [ "$status" = 0 ]
+  trap 'umount -l "$PWD/small"' EXIT
+  fails 3 2 $plain run.folder=small/run checkpoint.every=1steps
   expect_err '^error: .*no room for checkpoints: 4 more of 383 kB need'
+  fails 3 2 $plain run.folder=small/run checkpoint.keep=1 checkpoint.keep_every=2steps
+  expect_err '^error: .*no room for checkpoints: 5 more of 383 kB need'
+  expect_err '^help: a smaller checkpoint\.keep, a larger checkpoint\.keep_every, or '
+  expect_run 0 "$hpctrain" plan t.yaml run.folder=small/run checkpoint.keep=1 checkpoint.keep_every=2steps
+  expect_out '^disk   checkpoint 383 kB; up to 5 at a time 1.91 MB; [0-9.]+ MB free for small/run$'
 }
 
 # mount_small: a file system of 3 MB at ./small, which is unmounted when the shell of this test ends.

@@ -15,6 +15,7 @@
 #include "io/h5.h"
 #include "src/base/clock.h"
 #include "src/base/file.h"
+#include "src/train/setup.h"
 #include "test/check.h"
 #include "test/mpi/ckpt_case.h"
 
@@ -233,6 +234,35 @@ TEST(pruning_keeps_the_newest_good_ones_and_the_milestones) {
   const int64_t *steps = ckpt_list(arena, check_folder(), &n);
   EXPECT(n == 4 && steps[0] == 20 && steps[1] == 40 && steps[2] == 50 && steps[3] == 60);
   arena_close(arena);
+}
+
+/* The most steps at a time, by saving and pruning a run. */
+static int64_t most_at_a_time(int64_t every, int64_t good, int64_t keep, int64_t last) {
+  int64_t there[32], n = 0, most = 0;
+  for (int64_t step = 1; step <= last; step++) {
+    bool due = (every && (step % every == 0 || step == last)) || (good && step % good == 0);
+    if (!due) continue;
+    there[n++] = step;
+    if (n > most) most = n;
+    int64_t left = 0;
+    for (int64_t i = 0; i < n; i++)
+      if (n - i <= keep || (good && there[i] % good == 0)) there[left++] = there[i];
+    n = left;
+  }
+  return most;
+}
+
+TEST(room_is_asked_for_as_many_as_there_will_be_at_a_time) {
+  for (int64_t every = 0; every <= 5; every++)
+    for (int64_t good = 0; good <= 6; good++)
+      for (int64_t keep = 1; keep <= 3; keep++)
+        for (int64_t last = 1; last <= 25; last++) {
+          Config c = {0};
+          c.checkpoint.keep = keep;
+          c.checkpoint.every = (Amount){.value = (double)every, .unit = every ? UNIT_STEPS : UNIT_NONE};
+          c.checkpoint.keep_every = (Amount){.value = (double)good, .unit = good ? UNIT_STEPS : UNIT_NONE};
+          EXPECT(setup_checkpoints(&c, last) == most_at_a_time(every, good, keep, last));
+        }
 }
 
 TEST(a_file_in_the_place_of_a_step_is_not_replaced) {
