@@ -101,7 +101,7 @@ check_lists() {
   listed=$(tr -s ' \t\\' '\n' < Makefile.am)
   while read -r file; do
     case $file in
-      test/*/test_*.c)
+      test/*/test_*.c | test/fuzz/fuzz_*.c)
         file=${file%.c}
         grep -qE "[[:space:]]$file( |\$)" test/plan || echo "test/plan:1: has no row for $file"
         ;;
