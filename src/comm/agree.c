@@ -4,14 +4,17 @@
 #include <string.h>
 
 #include "src/base/arena.h"
+#include "src/base/clock.h"
 #include "src/comm/impl.h"
 
 /* A call that all ranks come to, and that is over when it returns. */
 #define TOGETHER(comm, what, call)                                                                                                 \
   do {                                                                                                                             \
+    double begin = clock_seconds();                                                                                                \
     watch_wait((comm), watch_enter(comm), (what));                                                                                 \
     (comm)->transport->call;                                                                                                       \
     watch_leave(comm);                                                                                                             \
+    (comm)->waited += clock_seconds() - begin;                                                                                     \
   } while (0)
 
 static void most(Comm *comm, int64_t *values, int n) { TOGETHER(comm, "an agreement of all ranks", most(comm, values, n)); }
@@ -89,4 +92,25 @@ void comm_control_finish(Comm *comm, int64_t most[4]) {
   comm->transport->control_finish(comm);
   watch_leave(comm);
   memcpy(most, comm->control_most, sizeof comm->control_most);
+}
+
+void comm_collect_start(Comm *comm, const void *mine, size_t nbytes) {
+  CHECK(!comm->collect_started && nbytes <= sizeof comm->collect_mine);
+  if (comm->rank == 0 && nbytes != comm->collect_bytes) {
+    free(comm->collect_all);
+    comm->collect_all = xmalloc(nbytes * (size_t)comm->size);
+  }
+  comm->collect_started = true;
+  comm->collect_bytes = nbytes;
+  comm->collect_entered = watch_enter(comm);
+  memcpy(comm->collect_mine, mine, nbytes);
+  comm->transport->collect_start(comm);
+}
+
+const void *comm_collect_over(Comm *comm, bool wait) {
+  if (!comm->collect_started) return NULL;
+  if (wait) watch_wait(comm, comm->collect_entered, "the gather of paces");
+  comm->collect_started = !comm->transport->collect_over(comm, wait);
+  if (wait) watch_leave(comm);
+  return comm->collect_started ? NULL : comm->collect_all;
 }

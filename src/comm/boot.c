@@ -110,10 +110,11 @@ void comm_set_error_file(Comm *comm, const char *path) {
 
 void comm_close(Comm *comm) {
   if (!comm) return;
-  CHECK(!comm->control_started);
+  CHECK(!comm->control_started && !comm->collect_started);
   watch_close(comm);
   comm->transport->close(comm);
   abort_prepare(comm->rank, comm->size, comm->node, false, false);
+  free(comm->collect_all);
   free(comm);
 }
 

@@ -69,6 +69,13 @@ bool comm_any_reason(Comm *comm, bool mine, char *text, size_t nbytes);
 void comm_control_start(Comm *comm, const int64_t mine[4]);
 void comm_control_finish(Comm *comm, int64_t most[4]);
 
+/* One small gather to rank 0 in flight, beside the other: start takes this rank's bytes (their number is the same everywhere), over
+ * asks whether it is done (wait: until it is), and gives on rank 0, in the order of ranks, those of all, until the next start; NULL
+ * on other ranks and before. */
+enum { COLLECT_BYTES = 256 };
+void comm_collect_start(Comm *comm, const void *mine, size_t nbytes);
+const void *comm_collect_over(Comm *comm, bool wait);
+
 /* --- the watch ---------------------------------------------------------------------------------------------------------- */
 
 /* From here to comm_close a thread a rank watches (all ranks call).  Where a collective is waited for longer than `timeout`
@@ -135,6 +142,11 @@ CommOp *comm_prepare(Mesh *mesh, MeshAxis axis, CommKind kind, const void *in, v
  * group that every rank starts once it has waited for its gathers.  An all-to-all asks for none of this: it meets all ranks before
  * it reads and before it is over.  True: it does go that way, on all ranks of the group. */
 bool comm_copies(CommOp *op, bool first);
+/* Seconds for which this rank has been in collectives: its thread waited in them, so that it computed nothing; or on a GPU, which
+ * computes beside them, from the first such question on and within some percent of many seconds.  Of a GPU's ranks who is in them
+ * for the shortest time comes to them last. */
+double comm_waited(Mesh *mesh);
+bool comm_overlaps(const Mesh *mesh); /* whether it computes meanwhile */
 void comm_start(CommOp *op);
 void comm_wait(CommOp *op);
 void comm_release(CommOp *op);

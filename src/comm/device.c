@@ -59,6 +59,8 @@ bool comm_copies(CommOp *op, bool first) {
 void comm_device_close(Mesh *mesh) {
   if (!mesh->device) return;
   watch_mesh(mesh->comm, NULL);
+  meter_close(mesh->meter);
+  mesh->meter = NULL;
   mesh->device->close(mesh);
   mesh->device = NULL;
 }

@@ -4,6 +4,7 @@
 #define COMM_IMPL_H
 
 #include <mpi.h>
+#include <pthread.h>
 #include <sched.h>
 
 #include "src/base/fail.h"
@@ -19,6 +20,8 @@ typedef struct CommTransport {
   void (*most)(Comm *comm, int64_t *values, int n); /* element-wise maximum over ranks, in place */
   void (*control_start)(Comm *comm);                /* from control_mine */
   void (*control_finish)(Comm *comm);               /* to control_most */
+  void (*collect_start)(Comm *comm);                /* collect_bytes from collect_mine to rank 0's collect_all */
+  bool (*collect_over)(Comm *comm, bool wait);
   void (*group_open)(Mesh *mesh, MeshAxis axis);
   void (*group_close)(Mesh *mesh, MeshAxis axis);
   void (*op_prepare)(CommOp *op);
@@ -38,6 +41,7 @@ typedef struct CommDevice {
   bool (*copies)(CommOp *op, bool first);
   /* The collectives that this rank's GPU is in: false, none.  From any thread, while no collective is released. */
   bool (*pending)(const Mesh *mesh, char *text, size_t nbytes);
+  bool (*is_in)(const Mesh *mesh); /* any; from any thread, at any time */
 } CommDevice;
 
 enum { NODE_NAME = 64 };
@@ -51,8 +55,14 @@ struct Comm {
   int64_t control_mine[4], control_most[4];
   MPI_Request control_request;
   bool control_started;
-  uint64_t control_entered;
+  uint64_t control_entered, collect_entered;
+  char collect_mine[COLLECT_BYTES], *collect_all; /* collect_all: rank 0's */
+  size_t collect_bytes;
+  MPI_Request collect_request;
+  bool collect_started;
+  double waited;       /* seconds in collectives of the host */
   struct Watch *watch; /* NULL: nobody watches */
+  double watched;      /* its timeout */
   bool planned;        /* there are no other ranks: their nodes would hold local_size each, in order */
 };
 
@@ -72,6 +82,7 @@ struct Mesh {
   const CommDevice *device; /* NULL: on the host's */
   Dev *dev;
   void *device_own;
+  struct Meter *meter; /* NULL: nobody has asked comm_waited of the device */
 };
 
 struct CommOp {
@@ -124,8 +135,15 @@ void watch_mesh(Comm *comm, const Mesh *mesh);
 /* Between the two no device is asked. */
 void watch_lock(Comm *comm);
 void watch_unlock(Comm *comm);
-double watch_timeout(const Comm *comm); /* 0: nobody watches */
-void watch_close(Comm *comm);           /* all ranks */
+void watch_close(Comm *comm); /* all ranks */
+
+/* Ends the job when it cannot.  Signals are the job's thread's. */
+void thread_start(pthread_t *thread, void *(*body)(void *self), void *self);
+
+/* --- meter.c ------------------------------------------------------------------------------------------------------------ */
+
+typedef struct Meter Meter;
+void meter_close(Meter *meter); /* NULL is fine; before the device's collectives */
 
 /* --- launch.c ----------------------------------------------------------------------------------------------------------- */
 

@@ -69,6 +69,21 @@ static void mpi_control_start(Comm *comm) {
 
 static void mpi_control_finish(Comm *comm) { MPI("the control exchange", MPI_Wait(&comm->control_request, MPI_STATUS_IGNORE)); }
 
+static void mpi_collect_start(Comm *comm) {
+  int n = (int)comm->collect_bytes;
+  MPI("a gather to rank 0",
+      MPI_Igather(comm->collect_mine, n, MPI_BYTE, comm->collect_all, n, MPI_BYTE, 0, comm->control, &comm->collect_request));
+}
+
+static bool mpi_collect_over(Comm *comm, bool wait) {
+  int over = 1;
+  if (wait)
+    MPI("a gather to rank 0", MPI_Wait(&comm->collect_request, MPI_STATUS_IGNORE));
+  else
+    MPI("a gather to rank 0", MPI_Test(&comm->collect_request, &over, MPI_STATUS_IGNORE));
+  return over;
+}
+
 /* Ranks that differ in this axis alone have one colour. */
 static void mpi_group_open(Mesh *mesh, MeshAxis axis) {
   CommGroup *group = &mesh->group[axis];
@@ -101,6 +116,8 @@ const CommTransport comm_transport_mpi = {
     .most = mpi_most,
     .control_start = mpi_control_start,
     .control_finish = mpi_control_finish,
+    .collect_start = mpi_collect_start,
+    .collect_over = mpi_collect_over,
     .group_open = mpi_group_open,
     .group_close = mpi_group_close,
     .op_prepare = mpi_op_prepare,

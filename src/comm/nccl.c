@@ -100,6 +100,13 @@ static bool pending_nccl(const Mesh *mesh, char *text, size_t nbytes) {
   return *text;
 }
 
+static bool is_in_nccl(const Mesh *mesh) {
+  const Nccl *nccl = mesh->device_own;
+  bool any = false;
+  for (int i = 0; i < MESH_AXES * LANES; i++) any |= nccl->lanes[i].word && *nccl->lanes[i].word > OPS_MOST;
+  return any;
+}
+
 /* Called while the host waits for the GPU: a communicator that is broken would let it wait for ever. */
 static void look(void *self, double waited) {
   const Nccl *nccl = self;
@@ -112,7 +119,7 @@ static void look(void *self, double waited) {
     NCCL("the watch of collectives", ncclCommGetAsyncError(nccl->lanes[i].comm, &state));
     nccl_must(state, "communication", *where ? where : "collectives");
   }
-  double watched = 2 * watch_timeout(nccl->mesh->comm); /* the watch knows more, and comes first */
+  double watched = 2 * nccl->mesh->comm->watched; /* the watch knows more, and comes first */
   if (waited < (watched > PATIENCE ? watched : PATIENCE)) return;
   if (*where)
     fail(FAIL_LOST,
@@ -392,4 +399,5 @@ const CommDevice comm_device_nccl = {
     .ops = {.op_prepare = op_prepare_nccl, .op_start = op_start_nccl, .op_wait = op_wait_nccl, .op_release = op_release_nccl},
     .share = share_nccl,
     .copies = copies_nccl,
-    .pending = pending_nccl};
+    .pending = pending_nccl,
+    .is_in = is_in_nccl};

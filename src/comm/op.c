@@ -4,6 +4,7 @@
 #include <stdlib.h>
 
 #include "src/base/arena.h"
+#include "src/base/clock.h"
 #include "src/base/hash.h"
 #include "src/comm/impl.h"
 
@@ -126,9 +127,16 @@ void comm_wait(CommOp *op) {
   CHECK(op->started);
   op->started = false;
   if (!op->n) return;
-  if (!op->mesh->device) watch_wait(op->mesh->comm, op->entered, op->what);
+  Comm *comm = op->mesh->comm;
+  if (op->mesh->device) { /* the device's wait, not ours */
+    op->transport->op_wait(op);
+    return;
+  }
+  double begin = clock_seconds();
+  watch_wait(comm, op->entered, op->what);
   op->transport->op_wait(op);
-  if (!op->mesh->device) watch_leave(op->mesh->comm);
+  watch_leave(comm);
+  comm->waited += clock_seconds() - begin;
 }
 
 void comm_release(CommOp *op) {

@@ -17,6 +17,10 @@ static void self_most(Comm *comm, int64_t *values, int n) { (void)comm, (void)va
 
 static void self_control_finish(Comm *comm) { memcpy(comm->control_most, comm->control_mine, sizeof comm->control_most); }
 
+static void self_collect_start(Comm *comm) { memcpy(comm->collect_all, comm->collect_mine, comm->collect_bytes); }
+
+static bool self_collect_over(Comm *comm, bool wait) { return (void)comm, (void)wait, true; }
+
 static void self_group(Mesh *mesh, MeshAxis axis) { (void)mesh, (void)axis; }
 
 static void self_op_nothing(CommOp *op) { (void)op; }
@@ -34,6 +38,8 @@ const CommTransport comm_transport_self = {
     .most = self_most,
     .control_start = self_nothing,
     .control_finish = self_control_finish,
+    .collect_start = self_collect_start,
+    .collect_over = self_collect_over,
     .group_open = self_group,
     .group_close = self_group,
     .op_prepare = self_op_nothing,

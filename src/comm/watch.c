@@ -97,8 +97,6 @@ void watch_mesh(Comm *comm, const Mesh *mesh) {
   unlock(w);
 }
 
-double watch_timeout(const Comm *comm) { return comm->watch ? comm->watch->timeout : 0; }
-
 void watch_lock(Comm *comm) {
   if (comm->watch) lock(comm->watch);
 }
@@ -248,16 +246,20 @@ static void choose(Watch *w) {
   w->others = w->me >= 0 ? n - 1 : 0;
 }
 
-static void start_thread(Watch *w) {
-  pthread_condattr_t monotonic;
-  sigset_t all, before; /* signals are the job's thread's */
-  CHECK(pthread_condattr_init(&monotonic) == 0 && pthread_condattr_setclock(&monotonic, CLOCK_MONOTONIC) == 0);
-  CHECK(pthread_mutex_init(&w->lock, NULL) == 0 && pthread_cond_init(&w->left, &monotonic) == 0);
+void thread_start(pthread_t *thread, void *(*body)(void *self), void *self) {
+  sigset_t all, before;
   sigfillset(&all);
   CHECK(pthread_sigmask(SIG_SETMASK, &all, &before) == 0);
-  int error = pthread_create(&w->thread, NULL, watch_run, w);
+  int error = pthread_create(thread, NULL, body, self);
   CHECK(pthread_sigmask(SIG_SETMASK, &before, NULL) == 0);
   if (error) fail(FAIL_MACHINE, "a thread cannot be started: %s\nhelp: a larger limit of processes (ulimit -u)", strerror(error));
+}
+
+static void start(Watch *w) {
+  pthread_condattr_t monotonic;
+  CHECK(pthread_condattr_init(&monotonic) == 0 && pthread_condattr_setclock(&monotonic, CLOCK_MONOTONIC) == 0);
+  CHECK(pthread_mutex_init(&w->lock, NULL) == 0 && pthread_cond_init(&w->left, &monotonic) == 0);
+  thread_start(&w->thread, watch_run, w);
 }
 
 void comm_watch(Comm *comm, double timeout) {
@@ -279,8 +281,9 @@ void comm_watch(Comm *comm, double timeout) {
   comm_gather(comm, comm->node, sizeof *w->nodes, w->nodes);
   MPI(object, MPI_Comm_dup(comm->world, &w->channel));
   choose(w);
-  start_thread(w);
+  start(w);
   comm->watch = w;
+  comm->watched = timeout;
 }
 
 void watch_close(Comm *comm) {
@@ -298,4 +301,5 @@ void watch_close(Comm *comm) {
   free(w->nodes);
   free(w);
   comm->watch = NULL;
+  comm->watched = 0;
 }

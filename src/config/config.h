@@ -179,7 +179,9 @@ typedef struct Config {
     bool graph;
   } gpu;
   struct {
-    Amount timeout; /* seconds */
+    Amount timeout;         /* seconds */
+    Amount straggler_every; /* steps */
+    double straggler_percent;
     int nonfinite;
   } health;
   struct {

@@ -41,10 +41,11 @@ typedef struct DevOps {
   void (*event_record)(DevEvent *event);
   void (*event_wait)(const DevEvent *event); /* NULL: recorded is over */
   double (*event_seconds)(const DevEvent *a, const DevEvent *b);
-  void (*card)(const Dev *dev, DevCard *card);       /* NULL: no GPU */
-  void (*memory)(const Dev *dev, DevMemory *memory); /* NULL: unknown */
-  void (*holders)(const Dev *dev, Text *out);        /* other processes, a line each; NULL: none */
-  void (*capture_begin)(Dev *dev);                   /* NULL, as the next three: no graphs */
+  void (*card)(const Dev *dev, DevCard *card);          /* NULL: no GPU */
+  void (*memory)(const Dev *dev, DevMemory *memory);    /* NULL: unknown */
+  void (*holders)(const Dev *dev, Text *out);           /* other processes, a line each; NULL: none */
+  void (*sensors)(const Dev *dev, DevSensors *sensors); /* NULL: none */
+  void (*capture_begin)(Dev *dev);                      /* NULL, as the next three: no graphs */
   void *(*capture_end)(Dev *dev);
   void (*graph_launch)(DevGraph *graph);
   void (*graph_close)(DevGraph *graph);
@@ -105,6 +106,9 @@ extern const DevOps dev_apart, dev_cpu, dev_null;
 void dev_memory_opened(Dev *dev);
 void dev_memory_closed(const Dev *dev);
 void dev_host_memory(const Dev *dev, DevMemory *memory); /* a DevOps' memory where that is the host's */
+
+/* sensors.c */
+void dev_host_sensors(const Dev *dev, DevSensors *sensors); /* a DevOps' sensors where that is the host */
 
 /* The cuda back end is the one thing that the module hpctrain_cuda.so holds; its entry point tells who built it for what. */
 typedef struct CudaModule {

@@ -40,6 +40,20 @@ bool cuda_try(cudaError_t error, const char *call, Why *why);
 void cuda_memory(const Dev *dev, DevMemory *memory);
 void cuda_holders(const Dev *dev, Text *out);
 
+/* cuda_nvml.c: who computes on the GPU, none where the driver does not tell; what its sensors say. */
+typedef struct NvmlProcess {
+  unsigned pid;
+  unsigned long long nbytes; /* all ones: not known */
+  unsigned instances[2];
+} NvmlProcess;
+enum { NVML_PROCESSES = 64 };
+typedef struct NvmlProcesses {
+  unsigned n;
+  NvmlProcess at[NVML_PROCESSES];
+} NvmlProcesses;
+void cuda_processes(int gpu, NvmlProcesses *all);
+void cuda_sensors(const Dev *dev, DevSensors *sensors);
+
 /* cuda_cards.c */
 bool cuda_try_card(int gpu, DevCard *card, Why *why);
 int cuda_try_cards(DevCard *cards, int most, Why *why);

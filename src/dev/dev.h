@@ -85,6 +85,18 @@ DevMemory dev_memory(const Dev *dev);
  * the driver does not tell who they are); 0 where memory is shared. */
 size_t dev_memory_beside(const DevMemory *memory, size_t allocated);
 
+/* What sensors say now. */
+typedef struct DevSensors {
+  int gpu;                        /* its number on its node; -1: it is none, or unknown */
+  double mhz, mhz_most;           /* its clock, and the highest; of a CPU the mean of this process's cores.  0: unknown */
+  int64_t corrected, uncorrected; /* errors of its memory since its driver was loaded; -1: unknown */
+  bool worn;                      /* rows of its memory wait to be replaced, or could not be */
+  char slowed[64];                /* what holds the clock down besides load: "heat"; "": nothing, or unknown */
+} DevSensors;
+DevSensors dev_sensors(const Dev *dev);
+/* The clock of this process's cores as a folder of sysfs (cpufreq) or, without it, a /proc/cpuinfo tells it. */
+void sensors_clock_of(const char *sys, const char *proc, DevSensors *sensors);
+
 /* tell adds to an error about memory who holds what of it, in lines that begin with three blanks; NULL: nobody does. */
 void dev_holders(Dev *dev, void (*tell)(void *self, Text *out), void *self);
 /* These end the job for want of memory for `what`; words: the library's or the system's own, or "". */

@@ -45,4 +45,14 @@ typedef struct SaveEvent {
   double stalled; /* seconds for which training stood still */
 } SaveEvent;
 
+/* A rank has begun to compute more slowly than the others, or is as fast again (over). */
+typedef struct StragglerEvent {
+  int64_t step;
+  int rank, gpu; /* gpu: -1: none, or unknown */
+  const char *node, *slowed;
+  double slower;        /* than the median, as a share of it */
+  double mhz, mhz_most; /* its clock; 0: unknown */
+  bool over;
+} StragglerEvent;
+
 #endif

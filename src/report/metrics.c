@@ -167,4 +167,18 @@ void metrics_save(Metrics *m, const SaveEvent *e) {
   end_take(m, &out);
 }
 
+void metrics_straggler(Metrics *m, const StragglerEvent *e) {
+  Text out = {0};
+  begin(&out, "straggler", e->step);
+  text_printf(&out, ",\"rank\":%d", e->rank);
+  add_string(&out, "node", e->node);
+  add_number(&out, "gpu", e->gpu < 0 ? NAN : (double)e->gpu);
+  add_number(&out, "slower", e->slower);
+  add_known(&out, "mhz", e->mhz);
+  add_known(&out, "mhz_most", e->mhz_most);
+  add_string(&out, "slowed", e->slowed);
+  text_printf(&out, ",\"over\":%s", e->over ? "true" : "false");
+  end_take(m, &out);
+}
+
 bool metrics_sync(Metrics *m, Why *why) { return append_sync(m->file, why); }

@@ -117,6 +117,7 @@ static void conclude(Run *run, bool ahead) {
  * nothing to do meanwhile; and steps that are recorded do not mingle, nor those before them. */
 static void step(Run *run) {
   double begin = clock_seconds();
+  run_pace_begin(run);
   if (!run->open) engine_step_begin(run->engine);
   prof_step_begin(run->prof, run->step + 1);
   start_passes(run, run->step + 1);
@@ -126,13 +127,16 @@ static void step(Run *run) {
   engine_update_start(run->engine, run->step, run->open_lr);
   if (dev_is_host(run->dev) || run->step <= run->config->profile.steps.last) conclude(run, false);
   prof_step_end(run->prof);
+  run_pace_end(run);
   run_spend(run, SPENT_TRAINING, clock_seconds() - begin);
 }
 
 /* So that run->step is done, and told. */
 static void finish_step(Run *run) {
   double begin = clock_seconds();
+  run_pace_begin(run);
   conclude(run, false);
+  run_pace_end(run);
   run_spend(run, SPENT_TRAINING, clock_seconds() - begin);
 }
 
@@ -174,6 +178,7 @@ static End step_all(Run *run) {
     run_profile_before(run);
     step(run);
     exchange(run, &in_flight, wanted);
+    run_pace_after(run);
     bool evaluate = is_due(run, run->config->eval.every) && data_vals(run->data);
     bool save = is_save_due(run) || wanted[WISH_SAVE];
     if (evaluate || save) finish_step(run);
@@ -183,6 +188,7 @@ static End step_all(Run *run) {
   }
   finish_step(run);
   if (in_flight) comm_control_finish(run->comm, rest);
+  run_pace_close(run);
   run_profile_close(run);
   bool stopped = run->step < run->shape.last_step;
   return (End){stopped, stopped && !wanted[WISH_STOP] ? wanted[WISH_PAUSE] : 0};

@@ -6,6 +6,7 @@
  *   loop.c      steps, and what the ranks decide between them
  *   save.c      checkpoints
  *   evaluate.c  validation loss
+ *   pace.c      which rank computes more slowly than the others
  *   profile.c   profile.steps
  *   memory.c    planned, allocated, in use
  *   wishes.c    signals and files that ask for a save or a stop
@@ -29,6 +30,8 @@
 /* Where a run's time goes, in seconds; the longest single ones tell what saving in time takes. */
 typedef enum Spent { SPENT_START, SPENT_TRAINING, SPENT_EVALS, SPENT_SAVES, SPENTS } Spent;
 
+typedef struct Paces Paces; /* pace.c */
+
 typedef struct Run {
   Arena *arena;
   Comm *comm;
@@ -47,7 +50,8 @@ typedef struct Run {
   Ckpt *ckpt;         /* to go on from, between finding and loading it; NULL: none */
   const char *source; /* the folder in which it was found */
   Engine *engine;
-  Prof *prof; /* NULL: nothing is to be recorded in this attempt, or it has been */
+  Paces *paces; /* NULL: ranks are not compared */
+  Prof *prof;   /* NULL: nothing is to be recorded in this attempt, or it has been */
   LrSchedule schedule;
   RunShape shape;
 
@@ -108,6 +112,15 @@ void run_profile_open(Run *run);
 void run_profile_before(Run *run);
 void run_profile_after(Run *run);
 void run_profile_close(Run *run); /* the run ends: what was recorded is written */
+
+/* --- pace.c --------------------------------------------------------------------------------------------------------------- */
+
+/* All ranks: after the start; around what of the training is done at a time; after each step; once there is no other. */
+void run_pace_open(Run *run);
+void run_pace_begin(Run *run);
+void run_pace_end(Run *run);
+void run_pace_after(Run *run);
+void run_pace_close(Run *run);
 
 /* --- save.c --------------------------------------------------------------------------------------------------------------- */
 

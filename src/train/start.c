@@ -309,6 +309,7 @@ Run *run_open(int argc, char **argv) {
   lap(&at);
   run_load(run);
   run_profile_open(run);
+  run_pace_open(run);
   times.load += lap(&at);
   if (!run_speaks(run)) return run;
   run_memory_tell(run);

@@ -281,18 +281,8 @@ test_a_last_save_that_fails_is_an_error() {
 
 # --- other jobs, signals, death --------------------------------------------------------------------------------------------
 
-# start WORD…: two ranks in the background that have begun to train; their launcher's id in $job.  A run of many steps.
-start() {
-  sed -i 's/10 steps/1000000 steps/' t.yaml
-  rm -f out.job
-  timeout 120 mpirun --oversubscribe -np 2 "$hpctrain" t.yaml "$@" > out.job 2> err.job < /dev/null &
-  job=$!
-  eventually grep -qs '^step' out.job
-}
 saves_more_than() { [ "$(grep -c '^ckpt' out.job)" -gt "$1" ]; }
 a_save_goes_on() { ls b/checkpoints/*.tmp > /dev/null 2>&1; }
-
-ranks_of() { pgrep -P "$(pgrep -P "$1" mpirun || echo "$1")" -x hpctrain; }
 
 test_two_jobs_in_one_folder() {
   write_run
@@ -368,37 +358,6 @@ test_a_killed_rank_ends_the_job_and_the_run_goes_on() {
   train 2 $plain train.stop_after=1steps
   expect_out '^resume   run/checkpoints/step-'
   expect_out '^note  step [0-9]+ is done'
-}
-
-# Either rank: the one that speaks for the job, too.
-test_a_stopped_rank_is_named_and_ends_the_job() {
-  write_run
-  local who begin status
-  for who in 0 1; do
-    status=0
-    start health.timeout=3s run.folder=stop$who
-    begin=$SECONDS
-    kill -STOP "$(ranks_of $job | sed -n "$((who + 1))p")"
-    wait $job || status=$?
-    expect_equal "$status" 4
-    [ $((SECONDS - begin)) -le $((3 + 5)) ]
-    grep -qE '^error: hang: 1 of 2 ranks in [a-z_]+ .*, step [0-9]+, [0-9]+ s$' err.job
-    grep -qE "^   missing  rank $who \\([^)]+\\): not heard of for [0-9]+ s; it was " err.job
-    expect_equal "$(grep -c '^error:' err.job)" 1
-    expect_equal "$(cat stop$who/error.txt)" "$(grep -A 1000 '^error:' err.job | grep -B 1000 '^help:')"
-  done
-}
-
-test_a_job_that_is_suspended_as_a_whole_goes_on() {
-  write_run
-  start health.timeout=1s
-  kill -STOP $(ranks_of $job)
-  sleep 3
-  kill -CONT $(ranks_of $job)
-  sleep 2
-  touch run/STOP
-  wait $job
-  [ ! -e run/error.txt ]
 }
 
 # Saves fill most of the time, so that most deaths fall into one; what comes after is as if nothing had been.

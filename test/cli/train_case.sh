@@ -43,6 +43,17 @@ eventually() {
   done
 }
 
+# start WORD…: two ranks in the background that have begun to train; their launcher's id in $job.  A run of many steps.
+start() {
+  sed -i 's/10 steps/1000000 steps/' t.yaml
+  rm -f out.job
+  timeout 120 mpirun --oversubscribe -np 2 "$hpctrain" t.yaml "$@" > out.job 2> err.job < /dev/null &
+  job=$!
+  eventually grep -qs '^step' out.job
+}
+# ranks_of LAUNCHER: their ids, in the order of ranks.
+ranks_of() { pgrep -P "$(pgrep -P "$1" mpirun || echo "$1")" -x hpctrain; }
+
 # numbers FOLDER: step, loss and gradient norm of each step, as they stand in metrics.jsonl.
 numbers() { sed -nE 's/^\{"type":"step","step":([0-9]+),.*"loss":([^,]+),"grad_norm":([^,]+),.*/\1 \2 \3/p' "$1/metrics.jsonl"; }
 

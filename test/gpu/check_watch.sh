@@ -6,6 +6,7 @@
 #   a rank that is stopped is named with its node, and with the collective in which the others wait, within health.timeout + 5 s;
 #   no process is left 30 s after it was stopped; rank 0, too, which speaks for the job
 #   a rank that is killed ends the job
+#   a slow rank is named while the run goes on; even ranks are not
 . "$(dirname "$0")/gpu_case.sh"
 
 timeout=5
@@ -74,6 +75,30 @@ stopped_rank_is_named() { # FOLDER RANK WORD…
 }
 killed_rank_ends_the_job() { begin run.folder=kill && ends_by KILL $((most - 1)) 30; }
 
+# Half of the time it is stopped, for less than any timeout: its GPU runs out of work.
+slow_rank_is_named() {
+  begin run.folder=slow health.straggler_every=20steps || return 1
+  local pid until=$((SECONDS + 60))
+  pid=$(rank 1)
+  until grep -qs '"type":"straggler"' slow/metrics.jsonl || [ $SECONDS -ge $until ]; do
+    kill -STOP "$pid" && sleep 0.2 && kill -CONT "$pid" && sleep 0.2
+  done
+  touch slow/STOP
+  wait $job || return 1
+  cat job.err slow/metrics.jsonl | grep -E 'slower|straggler'
+  sed -nE 's/^warn (.*slower.*)/told : \1/p' job.err
+  grep -qE '^warn +[0-9]+  rank 1 \([^)]+ GPU [0-9]+\) [0-9]+ % slower than median: clock [0-9]+ of [0-9]+ MHz' job.err
+}
+no_rank_is_named() {
+  begin run.folder=even health.straggler_every=20steps || return 1
+  local until=$((SECONDS + 30))
+  while [ $SECONDS -lt $until ] && kill -0 $job 2> /dev/null; do sleep 1; done
+  touch even/STOP
+  wait $job || return 1
+  cat job.err
+  ! grep -q 'slower than median' job.err
+}
+
 export XDG_CACHE_HOME=$work/cache
 for np in 1 $([ "$most" -gt 1 ] && echo "$most"); do
   rm -rf "$XDG_CACHE_HOME"
@@ -84,4 +109,6 @@ done
 for who in 0 $((most - 1)); do judge "rank $who is stopped: it is named" stopped_rank_is_named "stop$who" "$who"; done
 judge "the same by NCCL alone" stopped_rank_is_named nccl 1 gpu.gathers=nccl gpu.reductions=nccl
 judge "a killed rank ends the job" killed_rank_ends_the_job
+judge "a slow rank is named" slow_rank_is_named
+judge "even ranks are not" no_rank_is_named
 exit $failed

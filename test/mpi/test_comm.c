@@ -206,6 +206,39 @@ TEST(control_gives_the_greatest_words) {
   EXPECT(most[0] == R - 1 && most[1] == 0 && most[2] == 5 && most[3] == 1);
 }
 
+/* Beside the exchange of words, in another order than it, and again. */
+TEST(a_gather_to_rank_0_is_asked_for_and_waited_for) {
+  for (int round = 0; round < 3; round++) {
+    int64_t words[4] = {0}, mine[2] = {me, round};
+    const int64_t *all = NULL;
+    comm_collect_start(comm, mine, sizeof mine);
+    comm_control_start(comm, words);
+    comm_barrier(comm);
+    comm_control_finish(comm, words);
+    for (int looks = 0; looks < 5 && !all; looks++) all = comm_collect_over(comm, looks == 4);
+    EXPECT((all != NULL) == (me == 0));
+    for (int r = 0; r < R && me == 0; r++) EXPECT(all[2 * r] == r && all[2 * r + 1] == round);
+    EXPECT(!comm_collect_over(comm, true)); /* there is none any more */
+  }
+}
+
+/* The last rank comes late; a rank alone waits for nobody. */
+TEST(waits_in_collectives_are_counted) {
+  Mesh *line = mesh_data_parallel(comm, R);
+  float a = 1, b;
+  CommOp *op = comm_prepare(line, MESH_DP_SHARD, COMM_ALL_REDUCE, &a, &b, 1, DT_F32, xmalloc(64 * (size_t)R), "x");
+  comm_barrier(comm);
+  double before = comm_waited(line);
+  if (me == R - 1) nanosleep(&(struct timespec){.tv_nsec = 300000000}, NULL);
+  comm_start(op);
+  comm_wait(op);
+  double waited = comm_waited(line) - before;
+  EXPECT(me == R - 1 ? waited < 0.29 : waited > 0.2);
+  EXPECT(!comm_overlaps(line));
+  comm_release(op);
+  mesh_close(line);
+}
+
 TEST(local_ranks_count_up) {
   EXPECT(comm_local_rank(comm) >= 0 && comm_local_rank(comm) < comm_local_size(comm));
   EXPECT(comm_local_size(comm) <= R && comm_nodes(comm) >= 1 && *comm_node(comm));
