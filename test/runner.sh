@@ -1,12 +1,21 @@
 #!/bin/bash
 # SPDX-License-Identifier: Apache-2.0
 # Runs the test programs of a plan (test/plan) from the build folder and closes with one line "N passed, N failed".
-#   test/runner.sh TIER [ROW…]     rows of that tier and the tiers before it (quick, suite, slow), or only the rows named
+#   test/runner.sh TIER [-j N] [ROW…]     rows of that tier and the tiers before it (quick, suite, slow), or only the rows named
 # A test has failed when its program says so, and also when it was listed but did not run; a program has failed when it
 # died, ran out of time, or did not print its closing line.  Output is kept in test/log of the build folder.
+# N programs run at a time, 2 where there are as many cores; what they say comes in the plan's order all the same.
 set -u
-tier=${1:?usage: test/runner.sh quick|suite|slow [ROW…]}
+usage='usage: test/runner.sh quick|suite|slow [-j N] [ROW…]'
+tier=${1:?$usage}
 shift
+cores=$(nproc)
+most=$((cores < 2 ? 1 : 2))
+if [ "${1-}" = -j ]; then
+  most=${2-}
+  [[ $most =~ ^[1-9][0-9]*$ ]] || { echo "$usage" >&2; exit 2; }
+  shift 2
+fi
 srcdir=$(cd "${srcdir:-$(dirname "$0")/..}" && pwd)
 builddir=$PWD
 plan=${PLAN:-$srcdir/test/plan}
@@ -23,13 +32,17 @@ grep -qs -e --enable-sanitize "$builddir/config.status" && slowdown=4
 export ASAN_OPTIONS="${ASAN_OPTIONS-fast_unwind_on_malloc=0:malloc_context_size=40}"
 export LSAN_OPTIONS="${LSAN_OPTIONS-suppressions=$srcdir/test/leaks.supp:print_suppressions=0:use_tls=0}"
 export UBSAN_OPTIONS="${UBSAN_OPTIONS-print_stacktrace=1}"
+# Side by side, no program has cores of its own: none is bound to one, and who waits leaves it to others.
+if [ "$most" -gt 1 ]; then
+  export OMPI_MCA_hwloc_base_binding_policy=none PRTE_MCA_hwloc_default_binding_policy=none OMPI_MCA_mpi_yield_when_idle=1
+  export OMP_WAIT_POLICY=passive
+fi
 
 logs=$builddir/test/log
 mkdir -p "$logs"
 tmp=$(mktemp -d "${TMPDIR:-/tmp}/hpctrain-test.XXXXXX") || exit 1
-child=
 trap 'rm -rf "$tmp"' EXIT
-trap '[ -z "$child" ] || { kill "$child" && wait "$child"; }; exit 143' HUP INT TERM
+trap 'kill $(jobs -p) 2> /dev/null; wait; exit 143' HUP INT TERM
 
 # A command of the plan, found in the build folder or among the sources.
 find_command() {
@@ -61,41 +74,40 @@ judge() {
     }' "$1" "$2"
 }
 
-passed=0 failed=0 rows=0 planned=0
-
-# run_row NAME RANKS SECONDS PROGRAM [ARGUMENT…]
+# run_row LABEL RANKS SECONDS PROGRAM [ARGUMENT…]: prints what is to be said of it, leaves "passed failed listed" in $tmp/LABEL.counts.
 run_row() {
-  local name=$1 ranks=$2 seconds=$3 program begin status verdict label=$1
+  local label=$1 ranks=$2 seconds=$3 program child begin status verdict cpu
   shift 3
   program=$(find_command "$1")
   shift
   local run=("$program" "$@")
-  if [ "$ranks" != - ]; then
-    run=(mpirun --oversubscribe -np "$ranks" "$program" "$@")
-    label="$name np $ranks"
-  fi
-  local log="$logs/${label// /-}"
+  [ "$ranks" = - ] || run=(mpirun --oversubscribe -np "$ranks" "$program" "$@")
+  local log="$logs/$label"
   timeout 60 "$program" "$@" --list > "$log.list" 2> "$log.err" < /dev/null || : > "$log.list"
-  mkdir -p "$tmp/${label// /-}"
+  mkdir "$tmp/$label"
   begin=$(date +%s%N)
-  TMPDIR="$tmp/${label// /-}" timeout -k 10 "$((seconds * slowdown))" "${run[@]}" > "$log.out" 2> "$log.err" < /dev/null &
+  TMPDIR="$tmp/$label" timeout -k 10 "$((seconds * slowdown))" "${run[@]}" > "$log.out" 2> "$log.err" < /dev/null &
   child=$!
+  trap 'kill "$child" && wait "$child"; exit 143' TERM
   wait "$child"
   status=$?
-  child=
+  trap - TERM
+  times > "$tmp/$label.times" # a second line for its children, all of them
+  cpu=$(awk -F '[ms ]+' 'END { printf "%.1f", 60 * $1 + $2 + 60 * $3 + $4 }' "$tmp/$label.times")
   verdict=$(judge "$log.list" "$log.out" "$status")
   local counts=${verdict%%$'\n'*}
   local good=${counts% *} bad=${counts#* }
-  passed=$((passed + good)) failed=$((failed + bad)) planned=$((planned + $(wc -l < "$log.list")))
   local took=$((($(date +%s%N) - begin) / 10000000))
-  printf '%-6s %-28s %4d passed %3d failed %5d.%02d s\n' "$([ "$bad" = 0 ] && echo ok || echo FAILED)" "$label" "$good" "$bad" \
-    $((took / 100)) $((took % 100))
-  rm -rf "${tmp:?}/${label// /-}"
+  printf '%-6s %-28s %4d passed %3d failed %5d.%02d s %6s of CPU\n' "$([ "$bad" = 0 ] && echo ok || echo FAILED)" "$label" "$good" "$bad" \
+    $((took / 100)) $((took % 100)) "$cpu"
+  rm -rf "${tmp:?}/$label"
   grep '^note' "$log.err" | sed 's/^/  /'
-  [ "$bad" = 0 ] && return
-  printf '%s\n' "${verdict#*$'\n'}"
-  tail -n 20 "$log.err" | sed 's/^/  | /'
-  printf '  log    %s.out, .err\n  again  cd %s && %ssrcdir=%s builddir=%s %s\n' "$log" "$builddir" "$as_root" "$srcdir" "$builddir" "${run[*]} [NAME…]"
+  if [ "$bad" != 0 ]; then
+    printf '%s\n' "${verdict#*$'\n'}"
+    tail -n 20 "$log.err" | sed 's/^/  | /'
+    printf '  log    %s.out, .err\n  again  cd %s && %ssrcdir=%s builddir=%s %s\n' "$log" "$builddir" "$as_root" "$srcdir" "$builddir" "${run[*]} [NAME…]"
+  fi
+  echo "$counts $(wc -l < "$log.list")" > "$tmp/$label.counts"
 }
 
 # wanted NAME TIER: is this row among those asked for?
@@ -110,15 +122,42 @@ wanted() {
   return 1
 }
 
+# The rows of this run, each as often as it names numbers of ranks: label, and run_row's other words.
+labels=() words=()
 while read -r name row_tier ranks seconds command; do
   case $name in '' | '#'*) continue ;; esac
   wanted "$name" "$row_tier" "$@" || continue
-  rows=$((rows + 1))
-  IFS=' ' read -ra words <<< "$command"
-  for np in ${ranks//,/ }; do run_row "$name" "$np" "$seconds" "${words[@]}"; done
+  for np in ${ranks//,/ }; do
+    [ "$np" = - ] && labels+=("$name") || labels+=("$name-np-$np")
+    words+=("$np $seconds $command")
+  done
 done < "$plan"
 
-if [ "$rows" = 0 ]; then
+passed=0 failed=0 planned=0 next=0 said=0 ended=() row_of=()
+
+# In order, what is to be said of programs that have ended.  One that left no counts was killed together with its watcher.
+say_ended() {
+  local good bad listed
+  while [ -n "${ended[said]-}" ]; do
+    cat "$tmp/${labels[said]}.said"
+    read -r good bad listed < "$tmp/${labels[said]}.counts" || good=0 bad=1 listed=1
+    passed=$((passed + good)) failed=$((failed + bad)) planned=$((planned + listed)) said=$((said + 1))
+  done
+}
+
+while [ "$said" -lt ${#labels[@]} ]; do
+  if [ "$next" -lt ${#labels[@]} ] && [ $((next - ${#ended[@]})) -lt "$most" ]; then
+    # shellcheck disable=SC2086 # a command of the plan is words
+    run_row "${labels[next]}" ${words[next]} > "$tmp/${labels[next]}.said" 2>&1 &
+    row_of[$!]=$next next=$((next + 1))
+  else
+    wait -n -p child
+    ended[row_of[child]]=yes
+    say_ended
+  fi
+done
+
+if [ ${#labels[@]} = 0 ]; then
   echo "FAILED: $plan has no row for: $tier $*"
   failed=$((failed + 1))
 fi

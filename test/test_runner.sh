@@ -114,6 +114,40 @@ test_ending_the_runner_ends_its_program() {
   return 1
 }
 
+# two_programs A B: each waits up to 4 s for the other to have started, which only side by side it has.
+two_programs() {
+  local name
+  for name in one two; do
+    program $name <<< "$good; touch $name.began
+      for ((i = 0; i < 80; i++)); do [ -e one.began ] && [ -e two.began ] && break; sleep 0.05; done
+      [ \$i -lt 80 ] && echo ok a || echo FAILED a: alone
+      [ $name = two ] || sleep 0.3
+      echo ok b; [ \$i -lt 80 ] && echo 2 passed, 0 failed || { echo 1 passed, 1 failed; exit 1; }"
+  done
+}
+
+test_two_programs_run_at_a_time_and_speak_in_the_plan_s_order() {
+  two_programs
+  runner 0 quick -j 2
+  expect_equal "$(tail -n 1 out)" '4 passed, 0 failed'
+  expect_equal "$(sed -nE 's/^ok +(one|two) .*/\1/p' out | tr '\n' ' ')" 'one two '
+}
+
+test_one_at_a_time_is_one_at_a_time() {
+  two_programs
+  runner 1 quick -j 1
+  expect_out 'FAILED a: alone'
+}
+
+test_number_of_programs_at_a_time_is_a_number() {
+  program good <<< "$good; echo ok a; echo ok b; echo 2 passed, 0 failed"
+  local word
+  for word in 0 two -1 ''; do
+    runner 2 quick -j $word
+    expect_err '^usage: '
+  done
+}
+
 test_note_of_a_program_is_shown() {
   program notes <<< "$good; echo 'note  no network' >&2; echo ok a; echo ok b; echo 2 passed, 0 failed"
   runner 0 quick
