@@ -2,7 +2,7 @@
 /* The end of a job that fails, on any number of ranks: one message, one exit status, no hang.
  *
  * An error that all ranks share is rank 0's to tell, so the others give it a moment to end the job and speak only when it
- * does not, the lower ranks sooner.  Whoever speaks ends all. */
+ * does not, the lower ranks sooner; of a node's ranks one speaks at most (turns.c).  Whoever speaks ends all. */
 #include <errno.h>
 #include <fcntl.h>
 #include <signal.h>
@@ -62,6 +62,14 @@ static const char *without_context(FailKind kind, char *text) {
   return memcpy(text + k, error, n);
 }
 
+/* A rank that is not to tell waits to be ended, but not for ever: then it tells all the same, and ends the job itself. */
+static void wait_for_turn(void) {
+  enum { LOOK_MS = 50 };
+  turn_enter(job.rank);
+  if (job.size > 1 && job.rank) sleep_ms(TURN_MS + TURN_STEP_MS * (job.rank < TURN_STEPS ? job.rank : TURN_STEPS));
+  for (int waited = 0; !turn_try(job.rank) && waited < ABORT_SECONDS * 1000; waited += LOOK_MS) sleep_ms(LOOK_MS);
+}
+
 static void hook(FailKind kind, const char *message) {
   static atomic_flag taken = ATOMIC_FLAG_INIT;
   char text[8704];
@@ -73,7 +81,7 @@ static void hook(FailKind kind, const char *message) {
   status = (int)kind;
   signal(SIGTERM, SIG_DFL); /* how a launcher ends the ranks that wait here */
   signal(SIGALRM, give_up);
-  if (job.size > 1 && job.rank) sleep_ms(TURN_MS + TURN_STEP_MS * (job.rank < TURN_STEPS ? job.rank : TURN_STEPS));
+  wait_for_turn();
   alarm(ABORT_SECONDS); /* the error file may lie where everything hangs */
   snprintf(text, sizeof text, "%s", message);
   tell(without_context(kind, text));
@@ -92,6 +100,7 @@ void abort_prepare(int rank, int size, const char *node, bool mpi_is_up, bool pm
   job.pmix = pmix_is_up;
   job.context[0] = 0;
   if (size > 1 && *node) snprintf(job.context, sizeof job.context, "rank %d (%s): ", rank, node);
+  turns_prepare();
   fail_set_context(job.context);
   fail_set_hook(hook);
 }

@@ -121,6 +121,12 @@ void mpi_check(int code, const char *call, const char *what);
 void abort_prepare(int rank, int size, const char *node, bool mpi_is_up, bool pmix_is_up);
 void abort_set_error_file(const char *path);
 
+/* --- turns.c ------------------------------------------------------------------------------------------------------------ */
+
+void turns_prepare(void);  /* before anything can fail: it takes memory */
+void turn_enter(int rank); /* this rank fails, too */
+bool turn_try(int rank);   /* whether it is this rank that tells; when it is, no other of the node will */
+
 /* --- watch.c ------------------------------------------------------------------------------------------------------------ */
 
 typedef struct Watch Watch;

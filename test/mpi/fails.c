@@ -38,6 +38,11 @@ static void all_but_first(void) {
   hang();
 }
 
+static void middle_late(void) {
+  if (comm_rank(comm) == 1) usleep(500000);
+  all_but_first();
+}
+
 static void bug(void) { CHECK(comm_size(comm) == 0); }
 
 static void differ(void) { comm_agree(comm, comm_rank(comm) == 1 ? 7 : 8, "run file"); }
@@ -115,6 +120,7 @@ static const struct {
             {"first", first},
             {"last", last},
             {"all_but_first", all_but_first},
+            {"middle_late", middle_late},
             {"bug", bug},
             {"differ", differ},
             {"killed", killed},

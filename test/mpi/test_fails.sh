@@ -21,6 +21,7 @@ test_place_is_told_of_a_machine_error() { ends 3 all_machine 'rank 0 \([^)]+\): 
 test_error_of_first_rank_ends_others() { ends 3 first 'rank 0 '; }
 test_error_of_last_rank_ends_others() { ends 2 last 'rank 2 \([^)]+\): cannot read x\.bin$'; }
 test_lowest_failing_rank_tells() { ends 3 all_but_first 'rank 1 '; }
+test_lowest_failing_rank_tells_though_it_fails_later() { ends 3 middle_late 'rank 1 '; }
 test_bug_is_status_1() { ends 1 bug 'rank 0 .*CHECK\(comm_size\(comm\) == 0\) does not hold'; }
 test_disagreement_names_first_other_rank() { ends 2 differ 'ranks differ in run file: rank 1 \([^)]+\) has another than rank 0$'; }
 test_library_is_quoted() {

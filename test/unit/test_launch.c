@@ -177,6 +177,47 @@ TEST(the_end_of_a_job_is_slurms) {
   EXPECT(try_tree_remove(folder, &why));
 }
 
+/* --- who tells --- */
+
+/* A launcher's folder for a job; NULL: there is none. */
+static void set_job_folder(const char *folder) {
+  setenv("PMIX_NAMESPACE", "7", 1);
+  folder ? setenv("PMIX_SERVER_TMPDIR", folder, 1) : unsetenv("PMIX_SERVER_TMPDIR");
+  turns_prepare();
+}
+
+TEST(lowest_rank_that_failed_tells_and_then_no_other) {
+  set_job_folder(check_folder());
+  turn_enter(3);
+  turn_enter(1);
+  turn_enter(2);
+  EXPECT(!turn_try(3) && !turn_try(2) && turn_try(1));
+  turn_enter(0);
+  EXPECT(!turn_try(0) && !turn_try(3));
+}
+
+TEST(what_an_earlier_program_of_the_job_told_silences_nobody) {
+  struct {
+    double at;
+    int64_t rank;
+  } told = {1e9, -1};
+  char path[512];
+  snprintf(path, sizeof path, "%s/hpctrain-7", check_folder());
+  FILE *f = fopen(path, "wb");
+  EXPECT(f && fwrite(&told, sizeof told, 1, f) == 1 && fclose(f) == 0);
+  set_job_folder(check_folder());
+  turn_enter(2);
+  EXPECT(turn_try(2) && !turn_try(3));
+}
+
+TEST(without_a_folder_of_the_job_any_rank_tells) {
+  set_job_folder(NULL);
+  turn_enter(1);
+  EXPECT(turn_try(2) && turn_try(1));
+  set_job_folder("/nowhere");
+  EXPECT(turn_try(2) && turn_try(1));
+}
+
 TEST(one_rank_alone_has_everything_at_once) {
   Comm *comm = comm_self();
   EXPECT(comm_rank(comm) == 0 && comm_size(comm) == 1 && comm_nodes(comm) == 1 && !comm_mpi(comm));
