@@ -263,6 +263,13 @@ static void check_offload(Config *c, Problems *p) {
          "there are no masters to offload");
 }
 
+static void check_health(Config *c, Problems *p) {
+  bool spikes = !known(c, "health.spike") || c->health.spike > 0;
+  check_unused(c, p, "health.on_spike", spikes, "health.spike says what a spike is");
+  bool back = c->health.nonfinite == REMEDY_BACK || (spikes && c->health.on_spike == REMEDY_BACK);
+  check_unused(c, p, "health.backs", back, "nothing makes this run go back");
+}
+
 void check_combinations(Config *c, Problems *p) {
   check_model(c, p);
   check_shape(c, p);
@@ -271,6 +278,7 @@ void check_combinations(Config *c, Problems *p) {
   check_offload(c, p);
   check_optimizer(c, p);
   check_items(c, p);
+  check_health(c, p);
   static const char *const of_files[] = {"model.rename", "model.fresh", "model.skip"};
   for (int i = 0; i < 3; i++) check_unused(c, p, of_files[i], !unset(c, "model.from"), "it is about the files of model.from");
   bool validates = !unset(c, "data.val") || !known(c, "data.val_fraction") || c->data.val_fraction > 0;

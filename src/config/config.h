@@ -88,7 +88,7 @@ typedef enum DeviceKind { DEVICE_KIND_AUTO, DEVICE_KIND_CPU, DEVICE_KIND_CUDA, D
 typedef enum MatmulChoice { MATMUL_AUTO, MATMUL_ONEDNN, MATMUL_CBLAS, MATMUL_OWN } MatmulChoice;
 typedef enum GpuAttention { ATTENTION_AUTO, ATTENTION_CUDNN, ATTENTION_CUDNN_FAST, ATTENTION_PLAIN } GpuAttention;
 typedef enum GpuGathers { GATHERS_COPY, GATHERS_NCCL } GpuGathers;
-typedef enum Nonfinite { NONFINITE_SKIP, NONFINITE_STOP } Nonfinite;
+typedef enum Remedy { REMEDY_SKIP, REMEDY_STOP, REMEDY_BACK } Remedy;
 /* Bits of memory.offload. */
 enum { OFFLOADED_MOMENTS = 1, OFFLOADED_MASTERS = 2, OFFLOADED_GRADIENTS = 4, OFFLOADED_INPUTS = 8 };
 /* Bits of run.debug. */
@@ -182,7 +182,10 @@ typedef struct Config {
     Amount timeout;         /* seconds */
     Amount straggler_every; /* steps */
     double straggler_percent;
-    int nonfinite;
+    int nonfinite; /* Remedy */
+    double spike;  /* deviations; 0: none is looked for */
+    int on_spike;  /* Remedy */
+    int64_t backs;
   } health;
   struct {
     Amount every; /* steps */

@@ -275,9 +275,19 @@ const Key keys[] = {
     {KEY(health, straggler_percent, KEY_NUMBER), .fallback = "10", .min = 1, .max = 1000,
      .help = "who takes so much longer than the median is slow",
      .elsewhere = "gpu_relative_perf_threshold, straggler_minmax_count"},
-    {KEY(health, nonfinite, KEY_CHOICE), .fallback = "skip", .choices = LIST("skip", "stop"),
-     .help = "a step whose gradient is inf or nan; in fp16, once the loss scale has come down to 1",
+    {KEY(health, nonfinite, KEY_CHOICE), .fallback = "skip", .choices = LIST("skip", "stop", "back"),
+     .help =
+         "a step whose loss or gradient is inf or nan (in fp16, once the loss scale has come down to 1) changes nothing; back: to "
+         "the newest checkpoint, and on from there past the data since",
      .elsewhere = "check_for_nan_in_loss_and_grad"},
+    {KEY(health, spike, KEY_NUMBER), .fallback = "none", .word = "none", .min = 1, .max = 1000, .example = "6",
+     .help =
+         "so many deviations above the median of the last 128 steps, a loss or a gradient norm is a spike; told from the 65th on",
+     .elsewhere = "sigma_factor, loss_spike_factor, detect_loss_spikes"},
+    {KEY(health, on_spike, KEY_CHOICE), .fallback = "skip", .choices = LIST("skip", "stop", "back"),
+     .help = "as nonfinite, of a step with such a loss or norm"},
+    {KEY(health, backs, KEY_INT), .fallback = "3", .min = 1, .max = 1000,
+     .help = "times in a row that a run goes back to the same checkpoint before it stops"},
 
     {KEY(log, every, KEY_AMOUNT), .units = STEPS, .fallback = "1 step", .min = 1, .max = MANY, .example = "10 steps",
      .help = "between progress lines", .elsewhere = "log_interval, logging_steps, log_freq"},

@@ -152,6 +152,10 @@ const void *job_noted(Job *job);
 
 void job_run(Job *job, int program);
 
+/* All ranks: what they have started is over everywhere.  States may be written as before the first run; all ranks meet between the
+ * last such write and the next run. */
+void job_rest(Job *job);
+
 /* After job_start, once: runs are told to this profile, which must outlive the job.  While it records, every step is started on
  * its own. */
 void job_profile(Job *job, Prof *prof);

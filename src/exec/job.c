@@ -335,3 +335,9 @@ void job_run(Job *job, int program) {
     run_steps(job, p);
   }
 }
+
+void job_rest(Job *job) {
+  dev_sync(job->dev);
+  comm_barrier(job->comm);
+  job->ran = false;
+}

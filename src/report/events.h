@@ -25,10 +25,18 @@ typedef struct StepEvent {
   double loss;         /* mean over the step's tokens, nats */
   double grad_norm;    /* before clipping */
   double lr;
-  double seconds;    /* wall time of this step */
-  double memory_gib; /* peak so far of one rank's device; on a CPU the process's VmHWM less what it was after MPI_Init */
-  double beside_gib; /* what the driver of a GPU says that the process holds beside that: context, NCCL, libraries */
+  double seconds;      /* wall time of this step */
+  double memory_gib;   /* peak so far of one rank's device; on a CPU the process's VmHWM less what it was after MPI_Init */
+  const char *skipped; /* why nothing was changed, in a word; NULL: it was applied */
+  double beside_gib;   /* what the driver of a GPU says that the process holds beside that: context, NCCL, libraries */
 } StepEvent;
+
+/* The run has gone back: step is the first that is done anew. */
+typedef struct BackEvent {
+  int64_t step, from;     /* from: the last that was done before */
+  int64_t first, batches; /* of the data, that are left out: first counts from 1 */
+  const char *why;
+} BackEvent;
 
 typedef struct EvalEvent {
   int64_t step;

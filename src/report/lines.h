@@ -48,6 +48,8 @@ void lines_doing(Lines *lines, const char *doing);
 /* To be called with every step; prints those that are due.  loss is averaged and tok/s taken over the steps since the last
  * line; steps without a finite loss count only if there are no others. */
 void lines_step(Lines *lines, const StepEvent *event);
+/* Steps go on from an earlier one: what was averaged and timed so far counts no more. */
+void lines_again(Lines *lines);
 void lines_eval(Lines *lines, const EvalEvent *event);
 void lines_save(Lines *lines, const SaveEvent *event);
 /* The steps are over: prints the last one if it was not, and ends the heartbeat. */

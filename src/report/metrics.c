@@ -137,10 +137,21 @@ void metrics_step(Metrics *m, const Speed *speed, const StepEvent *e) {
   add_number(&out, "mfu_full", speed_mfu(speed, speed->per_token.full, rate));
   add_known(&out, "memory_gib", e->memory_gib);
   if (e->beside_gib > 0) add_known(&out, "beside_gib", e->beside_gib);
+  if (e->skipped) add_string(&out, "skipped", e->skipped);
   end_take(m, &out);
   const Scalar scalars[] = {
       {"train/loss", e->loss}, {"train/grad_norm", e->grad_norm}, {"train/lr", e->lr}, {"perf/tokens_per_second", rate}};
   tensorboard_add(m->board, e->step, scalars, isfinite(rate) ? 4 : 3);
+}
+
+void metrics_back(Metrics *m, const BackEvent *e) {
+  Text out = {0};
+  begin(&out, "back", e->step);
+  text_printf(&out, ",\"from\":%lld", (long long)e->from);
+  if (e->batches) text_printf(&out, ",\"first_batch\":%lld", (long long)e->first);
+  text_printf(&out, ",\"batches\":%lld", (long long)e->batches);
+  add_string(&out, "why", e->why);
+  end_take(m, &out);
 }
 
 void metrics_eval(Metrics *m, const EvalEvent *e) {

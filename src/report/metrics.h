@@ -5,9 +5,11 @@
  *    "plan_seconds":…,"kernel_seconds":…,"load_seconds":…,"planned_gib":…,"allocated_gib":…,"beside_gib":…,
  *    "free_gib":…,"time":…}                                                 (beside_gib: on GPUs)
  *   {"type":"step","step":1,"tokens":…,"loss":…,"grad_norm":…,"lr":…,"seconds":…,"tokens_per_second":…,"mfu_causal":…,
- *    "mfu_full":…,"memory_gib":…,"beside_gib":…,"time":…}
+ *    "mfu_full":…,"memory_gib":…,"beside_gib":…,"time":…}      (skipped, why, where nothing was changed: "nonfinite", "spike",
+ *                                                               "loss_scale", "tokens")
  *   {"type":"eval","step":…,"name":…,"loss":…,"bits_per_byte":…,"tokens":…,"seconds":…,"time":…}
  *   {"type":"straggler","step":…,"rank":…,"node":…,"gpu":…,"slower":0.11,"mhz":…,"mhz_most":…,"slowed":"heat","over":false,"time":…}
+ *   {"type":"back","step":…,"from":…,"first_batch":…,"batches":…,"why":…,"time":…}   (of the data, left out)
  *   {"type":"save","step":…,"bytes":…,"seconds":…,"stalled_seconds":…,"time":…}
  *
  * Numbers are the shortest that read back as the same double; what is unknown or not finite is null.  time is in seconds
@@ -29,6 +31,7 @@ void metrics_close(Metrics *metrics); /* NULL is fine */
 
 void metrics_start(Metrics *metrics, const StartEvent *event);
 void metrics_step(Metrics *metrics, const Speed *speed, const StepEvent *event);
+void metrics_back(Metrics *metrics, const BackEvent *event);
 void metrics_eval(Metrics *metrics, const EvalEvent *event);
 void metrics_save(Metrics *metrics, const SaveEvent *event);
 void metrics_straggler(Metrics *metrics, const StragglerEvent *event);

@@ -97,6 +97,13 @@ void lines_step(Lines *l, const StepEvent *e) {
   pthread_mutex_unlock(&l->lock);
 }
 
+void lines_again(Lines *l) {
+  pthread_mutex_lock(&l->lock);
+  l->sum = (Sum){0};
+  l->first_step = 0;
+  pthread_mutex_unlock(&l->lock);
+}
+
 void lines_doing(Lines *l, const char *doing) {
   pthread_mutex_lock(&l->lock);
   l->doing = doing;

@@ -84,28 +84,30 @@ static void take(const Data *d, const Tokens *tokens, int64_t i, int32_t *ids, i
   }
 }
 
-static int64_t stream_sample(const Data *d, int64_t number) {
+int64_t data_sample(const Data *d, int64_t number) {
   return tokens_order(d->train.range, d->seed, number / d->train.range.n, number % d->train.range.n);
 }
 
-const char *data_train_file(const Data *d, int64_t number) { return tokens_file(d->train.tokens, stream_sample(d, number), d->S); }
+const char *data_train_file(const Data *d, int64_t number) { return tokens_file(d->train.tokens, data_sample(d, number), d->S); }
 
 void data_train(const Data *d, int64_t first, int64_t micro, int32_t *ids, int32_t *labels) {
-  for (int64_t r = 0; r < micro; r++) take(d, d->train.tokens, stream_sample(d, first + r), ids + r * d->S, labels + r * d->S);
+  for (int64_t r = 0; r < micro; r++) take(d, d->train.tokens, data_sample(d, first + r), ids + r * d->S, labels + r * d->S);
+}
+
+void data_blank(const Data *d, int64_t row, int32_t *ids, int32_t *labels) {
+  for (int64_t t = row * d->S; t < (row + 1) * d->S; t++) {
+    ids[t] = 0;
+    labels[t] = IGNORED;
+  }
 }
 
 void data_val(const Data *d, int val, int64_t first, int64_t end, int64_t micro, int32_t *ids, int32_t *labels) {
   const Set *set = &d->val[val];
   for (int64_t r = 0; r < micro; r++) {
-    int32_t *row = ids + r * d->S, *label = labels + r * d->S;
-    if (first + r < end) {
-      take(d, set->tokens, set->range.first + first + r, row, label);
-      continue;
-    }
-    for (int64_t t = 0; t < d->S; t++) {
-      row[t] = 0;
-      label[t] = IGNORED;
-    }
+    if (first + r < end)
+      take(d, set->tokens, set->range.first + first + r, ids + r * d->S, labels + r * d->S);
+    else
+      data_blank(d, r, ids, labels);
   }
 }
 
@@ -118,7 +120,7 @@ static void put_byte(Text *out, int32_t byte) {
 }
 
 void data_first(const Data *d, Text *out) {
-  tokens_sample(d->train.tokens, stream_sample(d, 0), d->S, d->row);
+  tokens_sample(d->train.tokens, data_sample(d, 0), d->S, d->row);
   int64_t most = d->bytes ? FIRST_BYTES : FIRST_TOKENS, n = d->S + 1 < most ? d->S + 1 : most;
   if (d->bytes) text_printf(out, "\"");
   for (int64_t i = 0; i < n; i++)

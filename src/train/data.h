@@ -26,6 +26,10 @@ const char *data_train_file(const Data *data, int64_t number);
 
 /* ids and labels (sequences·seq_len each) of this rank's `micro` rows from stream number `first` on. */
 void data_train(const Data *data, int64_t first, int64_t micro, int32_t *ids, int32_t *labels);
+/* Row `row` becomes padding. */
+void data_blank(const Data *data, int64_t row, int32_t *ids, int32_t *labels);
+/* Which sample of the files has this stream number: it begins seq_len times as many tokens from their start. */
+int64_t data_sample(const Data *data, int64_t number);
 /* The same of a validation set, in the order of its file; rows from `end` on are padding whose labels are ignored. */
 void data_val(const Data *data, int val, int64_t first, int64_t end, int64_t micro, int32_t *ids, int32_t *labels);
 

@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "src/train/engine.h"
 
+#include <math.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -130,6 +131,8 @@ void engine_close(Engine *e) {
   }
 }
 
+void engine_rest(Engine *e) { job_rest(e->job); }
+
 const StateTable *engine_states(const Engine *engine) { return engine->states; }
 
 StateRank engine_rank(const Engine *e) {
@@ -180,6 +183,7 @@ JobStart engine_start(Engine *e) {
   int32_t *shard = job_var(units_job(e), "shard", NULL);
   if (shard) *shard = (int32_t)state_share(e->states, engine_rank(e));
   engine_set_scalar(e, "loss_scale", SCALE_FIRST);
+  if (e->update >= 0) engine_limit(e, INFINITY, INFINITY);
   for (int i = 0; i < LAPS; i++) e->laps[i] = (Lap){dev_event_open(e->dev), dev_event_open(e->dev), false};
   return start;
 }
@@ -339,6 +343,18 @@ StepResult engine_update_result(Engine *e) {
 StepResult engine_update(Engine *e, int64_t step, double lr) {
   engine_update_start(e, step, lr);
   return engine_update_result(e);
+}
+
+void engine_limit(Engine *e, double loss, double norm) {
+  *(float *)job_var(e->job, "loss_limit", NULL) = (float)loss;
+  *(float *)job_var(e->job, "norm_limit", NULL) = (float)norm;
+}
+
+StepResult engine_look(Engine *e, int64_t step) {
+  engine_limit(e, INFINITY, -1);
+  StepResult result = engine_update(e, step, 0);
+  engine_limit(e, INFINITY, INFINITY);
+  return result;
 }
 
 void engine_eval_start(Engine *e) {

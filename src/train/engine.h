@@ -42,6 +42,9 @@ void engine_profile(Engine *engine, Prof *prof); /* after engine_start: as job_p
 uint64_t engine_hash(const Engine *engine);
 /* Allocates, builds the kernels (all ranks). */
 JobStart engine_start(Engine *engine);
+/* All ranks.  What was started is over, everywhere: parameters and states may be put again, as before the first run.  All ranks
+ * meet once more before the next one. */
+void engine_rest(Engine *engine);
 
 /* --- parameters and states ------------------------------------------------------------------------------------------------ */
 
@@ -80,6 +83,11 @@ StepResult engine_update(Engine *engine, int64_t step, double lr); /* step: its 
  * the results of updates in their order. */
 void engine_update_start(Engine *engine, int64_t step, double lr);
 StepResult engine_update_result(Engine *engine);
+
+/* Updates from here on are skipped where the loss or the norm of the gradient is above its limit (infinite at the start). */
+void engine_limit(Engine *engine, double loss, double norm);
+/* What engine_update would give now, but for `applied`: nothing that persists changes.  Limits are infinite again behind it. */
+StepResult engine_look(Engine *engine, int64_t step);
 
 /* Of the batch; then, in their order, what batches add to sums: the loss sum and the token count, of all ranks. */
 void engine_eval_start(Engine *engine);

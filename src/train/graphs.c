@@ -118,15 +118,17 @@ static int load_grad(Graph *g, const StateUnit *unit) {
   return ir_load(g, name);
 }
 
-/* Halved, doubled or left; and the count of updates since. */
-static void update_scale(Graph *g, int scale, int finite, int apply) {
+/* Halved, doubled or left; and the count of updates since.  Both stay where a step is only looked at. */
+static void update_scale(Graph *g, int scale, int finite, int apply, int looked) {
   scalar_var(g, "scale_age", VAR_STATE, DT_F32);
   int zero = ir_const(g, DT_F32, 0), age = ir_load(g, "scale_age"), older = ir_add(g, age, ir_const(g, DT_F32, 1));
   int old = ir_binary(g, OP_AND, apply, ir_binary(g, OP_LE, ir_const(g, DT_F32, SCALE_AGE), older));
   int grown = ir_binary(g, OP_MIN, ir_scale(g, scale, 2), ir_const(g, DT_F32, SCALE_MOST));
   int shrunk = ir_binary(g, OP_MAX, ir_scale(g, scale, 0.5), ir_const(g, DT_F32, 1));
-  ir_store(g, "loss_scale", ir_select(g, finite, ir_select(g, old, grown, scale), shrunk));
-  ir_store(g, "scale_age", ir_select(g, finite, ir_select(g, old, zero, ir_select(g, apply, older, age)), zero));
+  int next = ir_select(g, finite, ir_select(g, old, grown, scale), shrunk);
+  int aged = ir_select(g, finite, ir_select(g, old, zero, ir_select(g, apply, older, age)), zero);
+  ir_store(g, "loss_scale", ir_select(g, looked, scale, next));
+  ir_store(g, "scale_age", ir_select(g, looked, age, aged));
 }
 
 /* Of a step, over all ranks. */
@@ -187,6 +189,8 @@ static Head update_head(Graph *g, const StateTable *table, const UpdateOptions *
   scalar_var(g, "token_count", VAR_CARRY, DT_F32);
   scalar_var(g, "updates", VAR_STATE, DT_F32);
   scalar_var(g, "lr", VAR_STEP, DT_F32);
+  scalar_var(g, "loss_limit", VAR_STEP, DT_F32);
+  scalar_var(g, "norm_limit", VAR_STEP, DT_F32);
   for (int u = 0; u < table->nunits; u++) {
     const StateUnit *unit = &table->units[u];
     if (unit->traits.frozen) continue;
@@ -210,14 +214,17 @@ static Head update_head(Graph *g, const StateTable *table, const UpdateOptions *
     int limit = ir_div(g, ir_const(g, DT_F32, o->clip), ir_add(g, norm, ir_const(g, DT_F32, 1e-6)));
     factor = ir_mul(g, ratio, ir_binary(g, OP_MIN, limit, ir_const(g, DT_F32, 1)));
   }
-  int some = ir_binary(g, OP_LT, ir_const(g, DT_F32, 0), tokens);
-  int finite = ir_unary(g, OP_FINITE, norm), apply = ir_binary(g, OP_AND, finite, some);
+  int loss = ir_div(g, totals.loss_sum, counted), limit = ir_load(g, "norm_limit");
+  int some = ir_binary(g, OP_LT, zero, tokens), looked = ir_binary(g, OP_LT, limit, zero);
+  int finite = ir_unary(g, OP_FINITE, norm), sound = ir_binary(g, OP_AND, finite, ir_unary(g, OP_FINITE, loss));
+  int usual = ir_binary(g, OP_AND, ir_binary(g, OP_LE, loss, ir_load(g, "loss_limit")), ir_binary(g, OP_LE, norm, limit));
+  int apply = ir_binary(g, OP_AND, ir_binary(g, OP_AND, sound, some), usual);
   int updates = ir_load(g, "updates"), one = ir_const(g, DT_F32, 1);
   Head head = {adamw_shared(g, &o->adam, ir_load(g, "lr"), updates, apply), factor};
-  int metrics[METRICS] = {ir_div(g, totals.loss_sum, counted), norm, tokens, ir_cast(g, DT_F32, apply), scale};
+  int metrics[METRICS] = {loss, norm, tokens, ir_cast(g, DT_F32, apply), scale};
   store_vector(g, "metrics", metrics, METRICS);
   ir_store(g, "updates", ir_select(g, apply, ir_add(g, updates, one), updates));
-  if (table->scaled) update_scale(g, scale, finite, apply);
+  if (table->scaled) update_scale(g, scale, finite, apply, looked);
   return head;
 }
 

@@ -4,13 +4,16 @@
  * Vars that programs share, beside the model's inputs (model.h), units and their gradients (pass.h):
  *   loss_sum, token_count   carried: this rank's sums over the micro-steps of a step
  *   lr, shard               step scalars: the learning rate; which of a unit's shares this rank holds (state_share)
+ *   loss_limit, norm_limit  step scalars: a step whose loss or gradient norm is above is skipped; with a norm_limit below 0 nothing
+ *                           that persists changes: the step is only looked at
  *   dither_keys             step scalars, where moments are bf16: the key of each unit's draws
  *   shared                  step scalars of the units' part of an update that is cut in two, from the output of its head: SHARED_…
- * below updates                 state: updates applied so far loss_scale, scale_age   states, where the loss is scaled: what it is
- * multiplied by, and the updates since that changed metrics                 output of the update: METRIC_… below; the same on all
- * ranks eval                    output of an evaluation: its loss sum and token count, summed over ranks logits output: (T,V) of
- * verify's program, (1,V) of the generation program row                     input of the generation program: which position's
- * logits */
+ *   updates                 state: updates applied so far
+ *   loss_scale, scale_age   states, where the loss is scaled: what it is multiplied by, and the updates since that changed
+ *   metrics                 output of the update: METRIC_… below; the same on all ranks
+ *   eval                    output of an evaluation: its loss sum and token count, summed over ranks
+ *   logits                  output: (T,V) of verify's program, (1,V) of the generation program
+ *   row                     input of the generation program: which position's logits */
 #ifndef TRAIN_GRAPHS_H
 #define TRAIN_GRAPHS_H
 

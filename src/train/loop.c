@@ -14,76 +14,6 @@ enum { LIBRARIES_READY = 3 }; /* steps in which programs run first, are captured
 
 /* --- a step --------------------------------------------------------------------------------------------------------------- */
 
-/* Forward and backward of a step's micro-batches, started. */
-static void start_passes(Run *run, int64_t step) {
-  const Batch *b = &run->batch;
-  int64_t D = mesh_dp_size(run->mesh), d = mesh_dp_index(run->mesh);
-  comm_step(run->comm, step);
-  for (int64_t pass = 0; pass < b->passes; pass++) {
-    prof_span_begin(run->prof, "data");
-    int64_t first = (step - 1) * b->sequences + (pass * D + d) * b->micro;
-    comm_doing(run->comm, false, "reading %s", data_train_file(run->data, first));
-    data_train(run->data, first, b->micro, run->ids, run->labels);
-    comm_doing(run->comm, false, "%s", "");
-    engine_batch(run->engine, run->ids, run->labels);
-    prof_span_end(run->prof);
-    engine_micro(run->engine, pass);
-  }
-}
-
-typedef struct Search {
-  bool found, nan;
-} Search;
-
-static void search(void *self, int64_t first, int64_t n, const void *from) {
-  (void)first;
-  Search *s = self;
-  const float *grad = from;
-  for (int64_t i = 0; i < n && !s->found; i++) {
-    s->found = !isfinite(grad[i]);
-    s->nan = isnan(grad[i]);
-  }
-}
-
-/* Where the first number that is none stands among this rank's gradients, on all ranks; "" when nowhere. */
-static void find_nonfinite(const Run *run, char *text, size_t nbytes) {
-  const StateTable *states = engine_states(run->engine);
-  Search s = {false, false};
-  for (int p = 0; p < states->nparams && !s.found; p++) {
-    int64_t first, n, at;
-    if (states->units[states->params[p].unit].traits.frozen) continue;
-    if (!state_piece(states, p, engine_rank(run->engine), &first, &n, &at)) continue;
-    engine_get_grad(run->engine, states->params[p].unit, at, n, search, &s);
-    if (s.found)
-      snprintf(text, nbytes, "%s first in %s gradient, rank %d (%s)", s.nan ? "nan" : "inf", states->params[p].name,
-               comm_rank(run->comm), comm_node(run->comm));
-  }
-  if (!comm_any_reason(run->comm, s.found, text, nbytes)) snprintf(text, nbytes, "the gradient's norm is not finite");
-}
-
-/* The update has left everything as it was.  ahead: the next step's passes are under way, and its gradients lie where this
- * one's were; since the parameters are the same, this one's can be had again.  A loss that is scaled, too far for 16 bits, is
- * scaled by half as much from now on: that happens to healthy runs. */
-static void step_skipped(Run *run, int64_t step, const StepResult *result, bool ahead) {
-  char where[256];
-  double scale = result->scale;
-  if (result->tokens == 0 || scale > 1) {
-    if (run_speaks(run) && result->tokens == 0)
-      lines_warn(run->lines, step, "step skipped: none of its tokens counts");
-    else if (run_speaks(run))
-      lines_warn(run->lines, step, "step skipped: no finite gradient at a loss scale of %g; now %g", scale, scale / 2);
-    return;
-  }
-  if (ahead) start_passes(run, step);
-  find_nonfinite(run, where, sizeof where);
-  if (run->config->health.nonfinite == NONFINITE_STOP)
-    fail(FAIL_INPUT,
-         "step %lld: %s\nhelp: a lower train.lr or a longer train.warmup; health.nonfinite: skip passes over such steps",
-         (long long)step, where);
-  if (run_speaks(run)) lines_warn(run->lines, step, "step skipped: %s", where);
-  if (ahead) start_passes(run, step + 1);
-}
-
 static void step_tell(Run *run, int64_t step, const StepResult *result) {
   if (!run_speaks(run)) return;
   StepEvent event = {.step = step,
@@ -93,16 +23,17 @@ static void step_tell(Run *run, int64_t step, const StepResult *result) {
                      .grad_norm = result->grad_norm,
                      .lr = run->open_lr,
                      .seconds = result->seconds,
+                     .skipped = run_skipped(result),
                      .memory_gib = run_memory(run),
                      .beside_gib = run->memory_beside};
   lines_step(run->lines, &event);
   metrics_step(run->metrics, &run->shape.speed, &event);
 }
 
-/* Waits for the update that is under way, if one is, and tells. */
-static void conclude(Run *run, bool ahead) {
+/* Waits for the update that is under way, if one is, and tells.  False: the run has gone back. */
+static bool conclude(Run *run, bool ahead) {
   int64_t step = run->open;
-  if (!step) return;
+  if (!step) return true;
   StepResult result = engine_update_result(run->engine);
   run->open = 0;
   run->loss = result.loss;
@@ -110,34 +41,51 @@ static void conclude(Run *run, bool ahead) {
   prof_span_begin(run->prof, "metrics");
   step_tell(run, step, &result);
   prof_span_end(run->prof);
-  if (!result.applied) step_skipped(run, step, &result, ahead);
+  bool back = !result.applied && run_trouble(run, step, &result, ahead);
+  if (!back) history_add(run->history, result.loss, result.grad_norm);
+  return !back;
+}
+
+/* What is usual follows from all steps before. */
+static void start_update(Run *run) {
+  double limit[MEASURES] = {INFINITY, INFINITY}, k = run->config->health.spike;
+  for (Measure m = 0; m < MEASURES && k > 0; m++) {
+    Usual usual = history_usual(run->history, m);
+    if (isfinite(usual.deviation)) limit[m] = usual.middle + k * usual.deviation;
+  }
+  engine_limit(run->engine, limit[MEASURE_LOSS], limit[MEASURE_NORM]);
+  engine_update_start(run->engine, run->step, run->open_lr);
 }
 
 /* What a step gave is read when the next one's passes have been started: the device does not wait for us in between.  A CPU has
- * nothing to do meanwhile; and steps that are recorded do not mingle, nor those before them. */
-static void step(Run *run) {
+ * nothing to do meanwhile; and steps that are recorded do not mingle, nor those before them.  False: the run has gone back. */
+static bool step(Run *run) {
   double begin = clock_seconds();
   run_pace_begin(run);
   if (!run->open) engine_step_begin(run->engine);
   prof_step_begin(run->prof, run->step + 1);
-  start_passes(run, run->step + 1);
-  conclude(run, true);
-  run->open = ++run->step;
-  run->open_lr = lr_at(&run->schedule, run->step - 1);
-  engine_update_start(run->engine, run->step, run->open_lr);
-  if (dev_is_host(run->dev) || run->step <= run->config->profile.steps.last) conclude(run, false);
+  run_passes(run, run->step + 1);
+  bool on = conclude(run, true);
+  if (on) {
+    run->open = ++run->step;
+    run->open_lr = lr_at(&run->schedule, run->step - 1);
+    start_update(run);
+    if (dev_is_host(run->dev) || run->step <= run->config->profile.steps.last) on = conclude(run, false);
+  }
   prof_step_end(run->prof);
   run_pace_end(run);
   run_spend(run, SPENT_TRAINING, clock_seconds() - begin);
+  return on;
 }
 
-/* So that run->step is done, and told. */
-static void finish_step(Run *run) {
+/* So that run->step is done, and told.  False: the run has gone back. */
+static bool finish_step(Run *run) {
   double begin = clock_seconds();
   run_pace_begin(run);
-  conclude(run, false);
+  bool on = conclude(run, false);
   run_pace_end(run);
   run_spend(run, SPENT_TRAINING, clock_seconds() - begin);
+  return on;
 }
 
 void run_doing(Run *run, bool patient, const char *doing) {
@@ -171,20 +119,26 @@ typedef struct End {
   int64_t pause;
 } End;
 
+/* What is due behind a step; there is nothing where the run has gone back. */
+static void after_step(Run *run, bool asked) {
+  bool evaluate = is_due(run, run->config->eval.every) && data_vals(run->data);
+  bool save = is_save_due(run) || asked;
+  if ((evaluate || save) && !finish_step(run)) return;
+  if (evaluate) run_evaluate(run);
+  if (save) run_save(run);
+}
+
 static End step_all(Run *run) {
   bool in_flight = false;
   int64_t rest[WORDS], wanted[WORDS] = {0};
   while (run->step < run->shape.last_step && !wanted[WISH_STOP] && !wanted[WISH_PAUSE]) {
     run_profile_before(run);
-    step(run);
+    bool on = step(run);
     exchange(run, &in_flight, wanted);
     run_pace_after(run);
-    bool evaluate = is_due(run, run->config->eval.every) && data_vals(run->data);
-    bool save = is_save_due(run) || wanted[WISH_SAVE];
-    if (evaluate || save) finish_step(run);
-    if (evaluate) run_evaluate(run);
-    if (save) run_save(run);
+    if (on) after_step(run, wanted[WISH_SAVE]);
     run_profile_after(run);
+    if (run->step >= run->shape.last_step) finish_step(run); /* which may send it back */
   }
   finish_step(run);
   if (in_flight) comm_control_finish(run->comm, rest);

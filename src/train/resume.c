@@ -166,8 +166,18 @@ static const char *load_weights(Run *run) {
   return told;
 }
 
+/* A checkpoint of before there was one has none. */
+static void take_history(Run *run, const Ckpt *ckpt) {
+  const char *text = ckpt_text(ckpt, run->arena, "history");
+  Why why;
+  if (!try_history_parse(run->history, text ? text : "", &why))
+    fail(FAIL_INPUT, "%s: /run/history: %s\nhelp: the file is damaged, or not hpctrain's: use another checkpoint",
+         ckpt_folder(ckpt), why.text);
+}
+
 static void go_on_from(Run *run, Ckpt *ckpt) {
   check_same(run, ckpt);
+  take_history(run, ckpt);
   run->ckpt = ckpt;
   run->step = ckpt_step(ckpt);
   run->saved_step = is_within(ckpt_folder(ckpt), run->folder->path) ? run->step : -1;
@@ -191,6 +201,30 @@ void run_find(Run *run) {
   } else if (run->config->model.from) {
     run->weights = weights_open(run->arena, run->config, run->members);
   }
+}
+
+/* Where checkpoints to go back to are: this run's own, else those it has begun from. */
+static const char *back_folder(const Run *run) {
+  const char *asked = run->config->checkpoint.resume, *own = run->folder->checkpoints;
+  bool elsewhere = strcmp(asked, "never") && strcmp(asked, "auto");
+  int n = 0;
+  ckpt_list(run->arena, own, &n);
+  return elsewhere && !n ? asked : own;
+}
+
+bool run_load_again(Run *run) {
+  Text warnings = {0};
+  run->source = back_folder(run);
+  Ckpt *ckpt = ckpt_find_newest(run->comm, run->source, &warnings);
+  warn_damaged(run, &warnings);
+  if (!ckpt) return false;
+  go_on_from(run, ckpt);
+  load_states(run);
+  if (run_speaks(run)) set_aside(run);
+  ckpt_close(run->ckpt);
+  run->ckpt = NULL;
+  comm_barrier(run->comm);
+  return true;
 }
 
 void run_load(Run *run) {

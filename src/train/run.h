@@ -4,6 +4,10 @@
  *   start.c     from the command line to a run that is ready
  *   resume.c    where a run goes on
  *   loop.c      steps, and what the ranks decide between them
+ *   passes.c    forward and backward of a step
+ *   trouble.c   steps that were not applied
+ *   blame.c     who was first with a number that is none
+ *   back.c      back to a checkpoint
  *   save.c      checkpoints
  *   evaluate.c  validation loss
  *   pace.c      which rank computes more slowly than the others
@@ -23,6 +27,7 @@
 #include "src/train/data.h"
 #include "src/train/fit.h"
 #include "src/train/groups.h"
+#include "src/train/history.h"
 #include "src/train/setup.h"
 #include "src/train/states.h"
 #include "src/train/weights.h"
@@ -66,9 +71,13 @@ typedef struct Run {
   int64_t saved_step, evaled_step; /* of the last save and evaluation; -1: none */
   int64_t retry_step, retry_wait;  /* when a save that failed is tried again, and how many steps that is later; 0: none failed */
   double loss, eval_loss;          /* the last ones; NaN: none */
-  int64_t memory_before;           /* bytes: the process's peak right after MPI's start */
-  int64_t concluded;               /* steps whose results were read in this attempt */
-  double memory_beside;            /* GiB: the most that was seen on this rank's GPU beside what is allocated */
+  History *history;
+  int searches;                /* of who was first, in this attempt */
+  int backs;                   /* how often it went back, in this attempt */
+  int64_t back_to, back_times; /* the step that it last went back to, and how many times in a row */
+  int64_t memory_before;       /* bytes: the process's peak right after MPI's start */
+  int64_t concluded;           /* steps whose results were read in this attempt */
+  double memory_beside;        /* GiB: the most that was seen on this rank's GPU beside what is allocated */
   double spent[SPENTS], longest[SPENTS];
   double ends;           /* rank 0's: when this job must be over, in seconds since 1970; infinite: never */
   int32_t *ids, *labels; /* of a pass */
@@ -87,6 +96,9 @@ void run_spend(Run *run, Spent kind, double seconds);
 void run_find(Run *run);
 /* After the engine's start: parameters and states of that checkpoint, of a model's folder, or fresh. */
 void run_load(Run *run);
+/* Once steps have been done, all ranks, the engine at rest: the newest checkpoint again; sets step and history.  False: there is
+ * none. */
+bool run_load_again(Run *run);
 
 /* --- loop.c --------------------------------------------------------------------------------------------------------------- */
 
@@ -95,6 +107,35 @@ void run_steps(Run *run);
 
 /* What all ranks do besides steps, for the lines and the watch (as comm_doing); "" is training.  Kept, not copied. */
 void run_doing(Run *run, bool patient, const char *doing);
+
+/* --- passes.c ------------------------------------------------------------------------------------------------------------- */
+
+void run_passes(Run *run, int64_t step); /* of all of the step's sequences, started */
+/* The same as if only those from first up to end counted: the others are padding. */
+void run_passes_of(Run *run, int64_t step, int64_t first, int64_t end);
+/* Of such a sequence: the rank that takes it, and which sample of the data it is. */
+int run_rank_of(const Run *run, int64_t number);
+int64_t run_sample(const Run *run, int64_t step, int64_t number);
+
+/* --- trouble.c ------------------------------------------------------------------------------------------------------------ */
+
+/* Why a step was skipped, in a word for metrics; NULL: it was applied. */
+const char *run_skipped(const StepResult *result);
+/* All ranks, behind a step that was not applied.  ahead: the next step's passes are under way.  True: the run has gone back, and
+ * run->step with it. */
+bool run_trouble(Run *run, int64_t step, const StepResult *result, bool ahead);
+
+/* --- blame.c -------------------------------------------------------------------------------------------------------------- */
+
+/* All ranks: what was first not finite in a step, as "inf first in … gradient, rank 1 (n002), sample 17".  redo: its gradients are
+ * not there any more.  True: passes were run to find out, and their gradients are what is there. */
+bool run_blame(Run *run, int64_t step, bool redo, char *text, size_t nbytes);
+
+/* --- back.c --------------------------------------------------------------------------------------------------------------- */
+
+/* All ranks: back to the newest checkpoint because of step `bad`, whose results were read; past: on from there behind that step's
+ * data.  False: there is no checkpoint.  Ends the job when it has gone there too often. */
+bool run_back(Run *run, int64_t bad, bool past, const char *why);
 
 /* --- memory.c ------------------------------------------------------------------------------------------------------------- */
 

@@ -33,7 +33,12 @@ void run_check_room(const Run *run) {
 static bool write_states(const Run *run, Why *why) {
   Arena *arena = arena_open();
   char loss[NUM_TEXT];
-  CkptText texts[] = {{"config", run->config_text}, {"model", run->model_text}, {"choices", job_choices(engine_job(run->engine))}};
+  Text history = {0};
+  history_print(run->history, &history);
+  CkptText texts[] = {{"config", run->config_text},
+                      {"model", run->model_text},
+                      {"choices", job_choices(engine_job(run->engine))},
+                      {"history", history.at ? history.at : ""}};
   CkptText facts[] = {
       {"tokens", arena_printf(arena, "%lld", (long long)(run->step * run->batch.tokens))},
       {"loss", num_double(run->loss, loss)},
@@ -49,6 +54,7 @@ static bool write_states(const Run *run, Why *why) {
                      .facts = facts,
                      .n_facts = sizeof facts / sizeof *facts};
   bool ok = try_states_save(run->comm, run->engine, &save, why);
+  text_close(&history);
   arena_close(arena);
   return ok;
 }

@@ -7,6 +7,7 @@
  *   /state/step                                 i64: steps done, skipped ones included
  *   /run/config                                 the resolved run file; config_parse reads it
  *   /run/model                                  the model's config.json, so that a step folder needs nothing beside it
+ *   /run/history                                history.h
  *   /run/choices                                kernels that were chosen by measurement; "" when by the fixed rule */
 #ifndef TRAIN_STATES_H
 #define TRAIN_STATES_H

@@ -1,0 +1,37 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* Forward and backward of a step.  Its sequences are numbered by rank, then by pass, then by row, so that those of a range are of
+ * few ranks. */
+#include "src/train/run.h"
+
+/* The first in the data's order that a step takes. */
+static int64_t stream_begin(const Run *run, int64_t step) {
+  return (step - 1 + history_ahead(run->history)) * run->batch.sequences;
+}
+
+void run_passes_of(Run *run, int64_t step, int64_t first, int64_t end) {
+  const Batch *b = &run->batch;
+  int64_t D = mesh_dp_size(run->mesh), d = mesh_dp_index(run->mesh);
+  comm_step(run->comm, step);
+  for (int64_t pass = 0; pass < b->passes; pass++) {
+    int64_t number = (d * b->passes + pass) * b->micro, at = stream_begin(run, step) + (pass * D + d) * b->micro;
+    prof_span_begin(run->prof, "data");
+    comm_doing(run->comm, false, "reading %s", data_train_file(run->data, at));
+    data_train(run->data, at, b->micro, run->ids, run->labels);
+    for (int64_t row = 0; row < b->micro; row++)
+      if (number + row < first || number + row >= end) data_blank(run->data, row, run->ids, run->labels);
+    comm_doing(run->comm, false, "%s", "");
+    engine_batch(run->engine, run->ids, run->labels);
+    prof_span_end(run->prof);
+    engine_micro(run->engine, pass);
+  }
+}
+
+void run_passes(Run *run, int64_t step) { run_passes_of(run, step, 0, run->batch.sequences); }
+
+int64_t run_sample(const Run *run, int64_t step, int64_t number) {
+  const Batch *b = &run->batch;
+  int64_t D = mesh_dp_size(run->mesh), row = number % b->micro, pass = number / b->micro % b->passes;
+  return data_sample(run->data, stream_begin(run, step) + (pass * D + run_rank_of(run, number)) * b->micro + row);
+}
+
+int run_rank_of(const Run *run, int64_t number) { return (int)(number / (run->batch.micro * run->batch.passes)); }

@@ -1,0 +1,68 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* A step that left everything as it was: told, and what the run file wants then: to skip it, to stop, or to go back to a checkpoint
+ * and past the data that led here (as PaLM's training did: Chowdhery et al., 2022, section 5.1).  Results are the same on all
+ * ranks, and so is what is decided from them. */
+#include <inttypes.h>
+#include <math.h>
+#include <stdio.h>
+
+#include "src/report/human.h"
+#include "src/train/run.h"
+
+/* Which of the two it was, and by how much; history does not hold this step yet. */
+static void tell_spike(const Run *run, const StepResult *r, char *text, size_t nbytes) {
+  static const char *const names[MEASURES] = {"loss", "gradient norm"};
+  const double value[MEASURES] = {r->loss, r->grad_norm};
+  double most = 0;
+  for (Measure m = 0; m < MEASURES; m++) {
+    char is[HUMAN_TEXT], was[HUMAN_TEXT];
+    Usual usual = history_usual(run->history, m);
+    double off = (value[m] - usual.middle) / usual.deviation;
+    if (!(off > most)) continue;
+    most = off;
+    snprintf(text, nbytes, "a spike: %s %s, %.1f deviations above the usual %s", names[m], human_fixed(value[m], 9, 4, is), off,
+             human_fixed(usual.middle, 9, 4, was));
+  }
+}
+
+static _Noreturn void stop(int64_t step, bool spike, const char *why) {
+  fail(FAIL_INPUT, "step %" PRId64 ": %s\nhelp: a lower train.lr or a longer train.warmup; %s: skip passes over such steps", step,
+       why, spike ? "health.on_spike" : "health.nonfinite");
+}
+
+/* A loss that is scaled, too far for 16 bits, is scaled by half as much from now on: that happens to healthy runs. */
+static void tell_scale(Run *run, int64_t step, double scale) {
+  if (run_speaks(run))
+    lines_warn(run->lines, step, "step skipped: no finite gradient at a loss scale of %g; now %g", scale, scale / 2);
+}
+
+const char *run_skipped(const StepResult *r) {
+  if (r->applied) return NULL;
+  if (r->tokens == 0) return "tokens";
+  if (isfinite(r->loss) && isfinite(r->grad_norm)) return "spike";
+  return r->scale > 1 ? "loss_scale" : "nonfinite";
+}
+
+bool run_trouble(Run *run, int64_t step, const StepResult *result, bool ahead) {
+  char why[512] = "";
+  bool finite = isfinite(result->loss) && isfinite(result->grad_norm), spike = finite, again = false;
+  if (result->tokens == 0) {
+    if (run_speaks(run)) lines_warn(run->lines, step, "step skipped: none of its tokens counts");
+    return false;
+  }
+  if (!finite && result->scale > 1) {
+    tell_scale(run, step, result->scale);
+    return false;
+  }
+  if (spike)
+    tell_spike(run, result, why, sizeof why);
+  else
+    again = run_blame(run, step, ahead, why, sizeof why) && ahead;
+  Remedy remedy = (Remedy)(spike ? run->config->health.on_spike : run->config->health.nonfinite);
+  if (remedy == REMEDY_STOP) stop(step, spike, why);
+  if (remedy == REMEDY_BACK && run_back(run, step, true, why)) return true;
+  if (run_speaks(run))
+    lines_warn(run->lines, step, "step skipped: %s%s", why, remedy == REMEDY_BACK ? "; there is no checkpoint to go back to" : "");
+  if (again) run_passes(run, step + 1); /* its gradients gave way to the search */
+  return false;
+}

@@ -1,0 +1,116 @@
+#!/bin/bash
+# SPDX-License-Identifier: Apache-2.0
+# Numbers gone wrong: steps that spike or are not finite are skipped, stop a run, or send it back past its data.
+. "$(dirname "$0")/../check.sh"
+. "$(dirname "$0")/train_case.sh"
+
+# Two epochs of a text that is learnt by heart, with a line of another kind in it: its sequence is a spike in the second.
+write_odd_run() {
+  for i in $(seq 450); do
+    printf 'the tide came in'
+    [ "$i" != 300 ] || printf '#9Z~!qW{}|%%^&*()'
+  done > odd
+  "$hpctrain" tokenize data.bin odd > /dev/null
+  cat > t.yaml << 'END'
+hpctrain: 1
+run: {name: odd, folder: run}
+model: {vocab_size: 256, hidden_size: 32, num_hidden_layers: 2, num_attention_heads: 4, num_key_value_heads: 2, intermediate_size: 48}
+data: {train: data.bin, tokenizer: bytes}
+train: {seq_len: 16, duration: 200 steps, global_batch_size: 4 sequences, lr: 3e-3, schedule: constant, warmup: 2 steps}
+checkpoint: {every: 60 steps}
+cpu: {threads: 1}
+END
+}
+
+spiked() { sed -nE 's/^warn +([0-9]+)  .*a spike: loss .* deviations above the usual .*/\1/p' err; }
+skipped() { sed -nE 's/^\{"type":"step","step":([0-9]+),.*"skipped":"([a-z_]+)".*/\1 \2/p' "$1/metrics.jsonl"; }
+steps_once() { expect_equal "$(numbers "$1" | cut -d ' ' -f 1)" "$(seq "$2")"; }
+
+test_a_spike_is_skipped_alike_everywhere() {
+  write_odd_run
+  train 1 run.folder=a health.spike=6
+  local step
+  step=$(spiked)
+  [ "$step" -gt 64 ]
+  expect_equal "$(skipped a)" "$step spike"
+  train 1 run.folder=b health.spike=6 device.kind=apart # which knows a step later
+  expect_same a b
+  expect_equal "$(skipped b)" "$step spike"
+  train 2 run.folder=c health.spike=6
+  expect_equal "$(skipped c)" "$step spike"
+  # its update would have made another run of it, and nothing before it
+  train 1 run.folder=d
+  expect_equal "$(skipped d)" ''
+  expect_equal "$(numbers d | head -n "$step")" "$(numbers a | head -n "$step")"
+  ! cmp -s <(numbers a) <(numbers d)
+}
+
+test_looking_for_spikes_changes_no_bits() {
+  write_run
+  train 2 run.folder=a train.duration=80steps
+  train 2 run.folder=b train.duration=80steps health.spike=1000
+  expect_same a b
+}
+
+# What is usual is saved with the states.
+test_a_resumed_run_sees_the_same_spike() {
+  write_odd_run
+  train 1 run.folder=a health.spike=6
+  train 1 run.folder=b health.spike=6 train.stop_after=150steps
+  train 1 run.folder=b health.spike=6
+  expect_equal "$(skipped a)" "$(skipped b)"
+  expect_same a b
+}
+
+test_a_spike_may_stop_the_run() {
+  write_odd_run
+  fails 2 2 health.spike=6 health.on_spike=stop
+  expect_err '^error: step [0-9]+: a spike: loss [0-9.]+, [0-9.]+ deviations above the usual [0-9.]+$'
+  expect_err '^help: .*health.on_spike: skip'
+}
+
+# Back to step 180, with the data that comes behind the spike; the log goes on, and a run that is stopped behind it knows what was
+# left out.
+test_a_run_goes_back_past_the_data_of_a_spike() {
+  write_odd_run
+  train 1 run.folder=a health.spike=6 health.on_spike=back
+  local step past
+  step=$(spiked)
+  past=$((step - 180))
+  expect_err "^warn     $step  a spike: .*; back to step 180, past $past batches of data\$"
+  grep -qE "^\{\"type\":\"back\",\"step\":181,\"from\":$step,\"first_batch\":181,\"batches\":$past,\"why\":\"a spike" a/metrics.jsonl
+  steps_once a 200
+  expect_equal "$(skipped a)" ''
+  [ "$(grep -c '"type":"step"' a/attempts/1/metrics-cut-1.jsonl)" = "$past" ]
+  train 1 run.folder=b health.spike=6 health.on_spike=back device.kind=apart
+  expect_same a b
+  train 1 run.folder=c health.spike=6 health.on_spike=back train.stop_after=190steps
+  train 1 run.folder=c health.spike=6 health.on_spike=back
+  expect_same a c
+  steps_once c 200
+  expect_equal "$(grep -c '"type":"back"' c/metrics.jsonl)" 1
+  # a run that has never seen that data: from the checkpoint on, the same batches as this one's
+  train 2 run.folder=d health.spike=6 health.on_spike=back
+  expect_close a d 1e-3
+}
+
+test_a_run_goes_back_so_often_and_stops() {
+  write_run
+  sed -i 's/lr: 1e-2/lr: 1/; s/10 steps/100 steps/; s/cosine/constant/' t.yaml
+  fails 2 2 train.weight_decay=10 checkpoint.every=5steps health.nonfinite=back health.backs=2
+  expect_equal "$(grep -cE '^warn .* first in .*; back to step ([0-9]+), past ' err)" 2
+  expect_err '^error: step [0-9]+: .* first in .*; the run has gone back to step [0-9]+ 2 times \(health.backs\)$'
+  rm -rf run
+  train 2 train.weight_decay=10 checkpoint.every=none health.nonfinite=back train.stop_after=30steps
+  expect_err '^warn .*step skipped: .* first in .*; there is no checkpoint to go back to$'
+}
+
+test_keys_without_use_are_refused() {
+  write_run
+  fails 2 1 health.on_spike=back
+  expect_err "'health.on_spike' has no use here|health.spike says what a spike is"
+  fails 2 1 health.backs=2
+  expect_err 'nothing makes this run go back'
+}
+
+check_main "$@"
