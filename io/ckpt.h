@@ -55,6 +55,10 @@ typedef struct CkptSave {
   int n_texts;
   const CkptText *facts; /* rank 0's count; short ones for the manifest: "tokens", "loss", "strategy" */
   int n_facts;
+  /* Pieces are written by so many threads of each rank, without HDF5 and MPI-IO; feeds are called in any of them.  The file is the
+   * same.  From a thread beside others it is called with comm_beside. */
+  bool direct;
+  int threads;
 } CkptSave;
 
 /* All ranks call.  True: the step is on disk under its name (an older one of that name is gone).  False on all ranks, with

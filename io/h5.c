@@ -36,12 +36,13 @@ static void start(void) {
   setenv("HDF5_USE_FILE_LOCKING", "FALSE", 0);
   struct sigaction now;
   if (!sigaction(SIGXFSZ, NULL, &now) && now.sa_handler == SIG_DFL) signal(SIGXFSZ, SIG_IGN);
-  CHECK(H5open() >= 0 && H5Eset_auto2(H5E_DEFAULT, keep_words, NULL) >= 0);
+  CHECK(H5open() >= 0);
 }
 
 void h5_start(void) {
   static pthread_once_t once = PTHREAD_ONCE_INIT;
   pthread_once(&once, start);
+  CHECK(H5Eset_auto2(H5E_DEFAULT, keep_words, NULL) >= 0); /* of this thread, where HDF5 knows threads */
   *words = 0;
 }
 
@@ -49,6 +50,12 @@ bool h5_why(Why *why, const char *what) {
   why_not(why, "%s: %s", what, *words ? words : "HDF5 gives no reason");
   *words = 0;
   return false;
+}
+
+hid_t h5_file_access(size_t alignment) {
+  hid_t access = H5Pcreate(H5P_FILE_ACCESS);
+  CHECK(access >= 0 && H5Pset_alignment(access, alignment, alignment) >= 0 && H5Pset_sieve_buf_size(access, 0) >= 0);
+  return access;
 }
 
 hid_t h5_type(DType dtype) {

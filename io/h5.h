@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* HDF5 as this folder uses it: silent, with its reasons as text; called from one thread at a time. */
+/* HDF5 as this folder uses it: silent, with its reasons as text.  It may not know threads: one at a time calls it, while a save
+ * is under way that save's (saver.h). */
 #ifndef IO_H5_H
 #define IO_H5_H
 
@@ -14,6 +15,10 @@ void h5_start(void);
 
 /* "what: " and the innermost words of the first failure since h5_start or the last h5_why.  Returns false. */
 bool h5_why(Why *why, const char *what);
+
+/* For files whose objects of that many bytes or more begin at multiples of it; what is written is written now, and its error this
+ * call's. */
+hid_t h5_file_access(size_t alignment);
 
 hid_t h5_type(DType dtype); /* little-endian in the file, and so in memory */
 

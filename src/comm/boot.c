@@ -110,12 +110,29 @@ void comm_set_error_file(Comm *comm, const char *path) {
 
 void comm_close(Comm *comm) {
   if (!comm) return;
-  CHECK(!comm->control_started && !comm->collect_started);
+  CHECK(!comm->control_started && !comm->collect_started && !comm->beside);
   watch_close(comm);
   comm->transport->close(comm);
   abort_prepare(comm->rank, comm->size, comm->node, false, false);
   free(comm->collect_all);
   free(comm);
+}
+
+Comm *comm_beside(const Comm *comm) {
+  Comm *beside = memcpy(xmalloc(sizeof *beside), comm, sizeof *beside);
+  CHECK(!comm->beside);
+  beside->beside = true;
+  beside->control_started = beside->collect_started = false;
+  beside->watch = NULL;
+  beside->transport->beside(beside);
+  return beside;
+}
+
+void comm_beside_close(Comm *beside) {
+  if (!beside) return;
+  CHECK(beside->beside);
+  beside->transport->beside_close(beside);
+  free(beside);
 }
 
 int comm_rank(const Comm *comm) { return comm->rank; }

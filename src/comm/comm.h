@@ -30,6 +30,10 @@ Comm *comm_self(void);
 Comm *comm_plan(int ranks);
 /* The same on nodes of per_node ranks each, which divides ranks. */
 Comm *comm_plan_nodes(int ranks, int per_node);
+/* The same ranks for another thread of each, whose agreements have nothing to do with the others' and wait asleep (all ranks call
+ * both, from the thread that called comm_boot).  It knows of no nodes, controls and meshes. */
+Comm *comm_beside(const Comm *comm);
+void comm_beside_close(Comm *beside); /* NULL is fine */
 void comm_set_error_file(Comm *comm, const char *path);
 void comm_close(Comm *comm); /* finalises in the right order; all ranks */
 

@@ -12,6 +12,8 @@
 
 typedef struct CommTransport {
   void (*close)(Comm *comm);
+  void (*beside)(Comm *comm); /* makes a copy of the job's Comm one of its own */
+  void (*beside_close)(Comm *comm);
   void (*barrier)(Comm *comm);
   void (*broadcast)(Comm *comm, void *bytes, size_t nbytes, int root);
   void (*gather)(Comm *comm, const void *mine, size_t nbytes, void *all);
@@ -63,6 +65,7 @@ struct Comm {
   double waited;       /* seconds in collectives of the host */
   struct Watch *watch; /* NULL: nobody watches */
   double watched;      /* its timeout */
+  bool beside;         /* comm_beside's */
   bool planned;        /* there are no other ranks: their nodes would hold local_size each, in order */
 };
 

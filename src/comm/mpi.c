@@ -33,8 +33,18 @@ static void mpi_barrier(Comm *comm) {
   }
 }
 
+/* Who is beside others must not keep a core busy with waiting. */
+static void meet(Comm *comm) {
+  if (comm->beside) mpi_barrier(comm);
+}
+
+static void mpi_beside(Comm *comm) { MPI("a thread's own communicator", MPI_Comm_dup(comm->world, &comm->world)); }
+
+static void mpi_beside_close(Comm *comm) { MPI("a thread's own communicator", MPI_Comm_free(&comm->world)); }
+
 static void mpi_broadcast(Comm *comm, void *bytes, size_t nbytes, int root) {
   const size_t most = 1 << 30;
+  meet(comm);
   for (size_t done = 0; done < nbytes; done += most) {
     int n = (int)(nbytes - done < most ? nbytes - done : most);
     MPI("all ranks", MPI_Bcast((char *)bytes + done, n, MPI_BYTE, root, comm->world));
@@ -44,6 +54,7 @@ static void mpi_broadcast(Comm *comm, void *bytes, size_t nbytes, int root) {
 /* Small by contract; the bound keeps the library's offsets within an int. */
 static void mpi_gather(Comm *comm, const void *mine, size_t nbytes, void *all) {
   CHECK(nbytes <= (size_t)(INT_MAX / comm->size));
+  meet(comm);
   MPI("all ranks", MPI_Allgather(mine, (int)nbytes, MPI_BYTE, all, (int)nbytes, MPI_BYTE, comm->world));
 }
 
@@ -59,6 +70,7 @@ static void mpi_gather_axis(Mesh *mesh, MeshAxis axis, const void *mine, size_t 
 }
 
 static void mpi_most(Comm *comm, int64_t *values, int n) {
+  meet(comm);
   MPI("all ranks", MPI_Allreduce(MPI_IN_PLACE, values, n, MPI_INT64_T, MPI_MAX, comm->world));
 }
 
@@ -108,6 +120,8 @@ static void mpi_group_close(Mesh *mesh, MeshAxis axis) {
 
 const CommTransport comm_transport_mpi = {
     .close = mpi_close,
+    .beside = mpi_beside,
+    .beside_close = mpi_beside_close,
     .barrier = mpi_barrier,
     .broadcast = mpi_broadcast,
     .gather = mpi_gather,

@@ -2,6 +2,8 @@
 /* Saving and loading on any number of ranks. */
 #include <errno.h>
 #include <fcntl.h>
+#include <pthread.h>
+#include <stdatomic.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <sys/resource.h>
@@ -14,7 +16,7 @@
 #include "test/check.h"
 #include "test/mpi/ckpt_case.h"
 
-static Comm *comm, *self;
+static Comm *comm, *self, *beside;
 static int R, me;
 
 BEFORE_ALL {
@@ -22,9 +24,11 @@ BEFORE_ALL {
   comm = comm_boot(NULL, NULL);
   R = comm_size(comm);
   me = comm_rank(comm);
+  beside = comm_beside(comm);
 }
 
 AFTER_ALL {
+  comm_beside_close(beside);
   comm_close(comm);
   comm_close(self);
 }
@@ -88,6 +92,44 @@ TEST(the_file_does_not_show_how_many_ranks_wrote_it) {
   comm_barrier(comm);
 }
 
+typedef struct Beside {
+  const char *folder;
+  int threads;
+  bool ok;
+  atomic_bool over;
+  Why why;
+} Beside;
+
+static void *save_beside(void *arg) {
+  Beside *b = arg;
+  b->ok = case_save_by(beside, b->folder, 3, b->threads, &b->why);
+  b->over = true;
+  return NULL;
+}
+
+/* Ranks' main threads go on with agreements of their own meanwhile. */
+TEST(a_thread_saves_the_same_bytes_beside_the_ranks_agreements) {
+  Why why;
+  char folder[4200], step[4200];
+  snprintf(folder, sizeof folder, "%s", shared("direct"));
+  snprintf(step, sizeof step, "%s", shared("direct/step-00000003"));
+  const char *all = shared("all"), *one = shared("all/step-00000003/model.h5"), *two = shared("direct/step-00000003/model.h5");
+  EXPECT(case_save(comm, all, 3, &why));
+  for (int threads = 1; threads <= 3; threads += 2) {
+    Beside b = {.folder = folder, .threads = threads};
+    pthread_t thread;
+    CHECK(!pthread_create(&thread, NULL, save_beside, &b));
+    while (comm_any(comm, !b.over)) EXPECT(comm_least(comm, (size_t)me) == 0);
+    CHECK(!pthread_join(thread, NULL));
+    if (!b.ok) check_failed(__FILE__, __LINE__, "%s", b.why.text);
+    if (me == 0) EXPECT(file_hash(one) == file_hash(two));
+    Ckpt *c = open_whole(step);
+    EXPECT(case_holds_all(c, 3));
+    ckpt_close(c);
+    comm_barrier(comm);
+  }
+}
+
 TEST(all_ranks_find_the_newest_and_its_facts) {
   Why why;
   Text warnings = {0};
@@ -130,10 +172,11 @@ TEST(a_write_that_fails_on_one_rank_fails_on_all_and_leaves_the_older_steps) {
   char folder[4200];
   snprintf(folder, sizeof folder, "%s", shared("checkpoints"));
   EXPECT(case_save(comm, folder, 1, &why));
-  for (int culprit = 0; culprit < R; culprit++) {
+  for (int i = 0; i < 2 * R; i++) {
+    int culprit = i % R, threads = i / R;
     if (me == culprit) limit_file(1000);
     why.text[0] = 0;
-    bool ok = case_save(comm, folder, 2, &why);
+    bool ok = case_save_by(comm, folder, 2, threads, &why);
     limit_file(RLIM_INFINITY);
     EXPECT(!ok);
     EXPECT(strstr(why.text, "File too large"));
@@ -272,6 +315,8 @@ TEST(a_damaged_run_file_is_found_at_once) {
 
 TEST(an_unwritable_folder_is_the_same_reason_on_all_ranks) {
   Why why;
-  EXPECT(!case_save(comm, "/proc/none/checkpoints", 1, &why));
-  EXPECT(strstr(why.text, "/proc/none"));
+  for (int threads = 0; threads <= 1; threads++) {
+    EXPECT(!case_save_by(comm, "/proc/none/checkpoints", 1, threads, &why));
+    EXPECT(strstr(why.text, "/proc/none"));
+  }
 }

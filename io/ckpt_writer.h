@@ -1,0 +1,34 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* A checkpoint being written, as its stages see it.  Private to ckpt_write.c, ckpt_make.c and ckpt_pieces.c. */
+#ifndef IO_CKPT_WRITER_H
+#define IO_CKPT_WRITER_H
+
+#include "io/ckpt_impl.h"
+
+/* Datasets this large begin at multiples of it: the stripe of a parallel file system, and whole pages everywhere. */
+enum { CKPT_ALIGNMENT = 1 << 20 };
+
+typedef struct CkptWriter {
+  Comm *comm;
+  const CkptSave *save;
+  Arena *arena;
+  const char *aside, *name, *file; /* step-N.tmp, step-N, step-N.tmp/model.h5 */
+  int64_t *offsets;                /* of the datasets of the save's tensors in that file; rank 0's until it tells */
+  CkptHash *hashes;                /* this rank's, of all its pieces that are not empty */
+  int n_hashes;
+  Why *why;
+} CkptWriter;
+
+/* True when all ranks were successful; else why is the same on all. */
+bool ckpt_all_agree(CkptWriter *w, bool ok);
+
+/* ckpt_make.c, rank 0: the file, with everything in its place but the tensors' elements. */
+bool ckpt_make_file(CkptWriter *w);
+/* What a job that died in a save left behind, of this step or any other. */
+void ckpt_remove_remains(const CkptWriter *w);
+
+/* ckpt_pieces.c, all ranks: the elements, hashed on their way and on disk when it returns; by MPI-IO, or by plain writes. */
+bool ckpt_write_pieces(CkptWriter *w);
+bool ckpt_write_direct(CkptWriter *w);
+
+#endif
