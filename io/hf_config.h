@@ -14,31 +14,38 @@
 typedef struct HfRope {
   RopeKind kind;
   double theta;
-  /* of ROPE_WAVELENGTH */
-  double factor, low_freq_factor, high_freq_factor;
-  int64_t original_max_position_embeddings;
+  double factor;                            /* of all but ROPE_DEFAULT */
+  int64_t original_max_position_embeddings; /* of ROPE_WAVELENGTH and ROPE_YARN */
+  double low_freq_factor, high_freq_factor; /* of ROPE_WAVELENGTH */
+  double beta_fast, beta_slow;              /* these, of ROPE_YARN */
+  double attention_factor;                  /* cosines and sines times this */
+  bool truncate;                            /* the ramp's ends are whole numbers */
 } HfRope;
 
+/* By the names of most architectures; GPT-2 has others for the same (io/hf_fields.c).  What an architecture does not have is 0. */
 typedef struct HfConfig {
-  int architecture; /* of name_architecture */
+  NameFamily family;
   int64_t hidden_size, intermediate_size, num_hidden_layers, num_attention_heads;
-  int64_t num_key_value_heads; /* absent or null in the file: num_attention_heads */
+  int64_t num_key_value_heads; /* null in the file: num_attention_heads */
   int64_t head_dim;            /* absent or null in the file: hidden_size / num_attention_heads */
   int64_t vocab_size, max_position_embeddings;
+  int64_t sliding_window;    /* 0: none */
+  int64_t max_window_layers; /* so many blocks have no window, those behind them do */
   double rms_norm_eps, initializer_range;
-  bool tie_word_embeddings;
+  double embedding_dropout, residual_dropout, attention_dropout;
+  bool tie_word_embeddings, attention_bias, mlp_bias, use_sliding_window;
   HfRope rope;
   const char *const *warnings; /* one a field that was not understood, without "warn"; in the arena of the read */
   int n_warnings;
 } HfConfig;
 
-/* path is a config.json or the folder that holds one.  What would change the model's arithmetic and is not built (biases,
- * another activation, another rope scaling, quantised weights, another architecture) is an error that names the field; both
+/* path is a config.json or the folder that holds one.  What would change the model's arithmetic and is not built (another
+ * activation, another rope scaling, quantised weights, another architecture) is an error that names the field and its value; both
  * the rope_parameters form and the older rope_theta + rope_scaling form are read. */
 HfConfig hf_config_read(Arena *arena, const char *path);
 bool try_hf_config_read(Arena *arena, const char *path, HfConfig *config, Why *why);
 /* The same from a text; name is what errors call it. */
-bool try_hf_config_parse(Arena *arena, const char *name, const char *text, HfConfig *config, Why *why);
+bool try_hf_config_parse(Arena *arena, const char *name, const char *text, size_t nbytes, HfConfig *config, Why *why);
 
 /* In the older form, which every version reads.  path is the file. */
 bool try_hf_config_write(const char *path, const HfConfig *config, Why *why);

@@ -1,52 +1,39 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* The names that Hugging Face's files use: of architectures, of rope scalings, of weights.  One table each, read both ways;
- * outside src/model no other file knows these names. */
+/* The names that Hugging Face's files use: of architectures, of rope scalings, and of the two weights that can be one.  What
+ * else weights are called src/model knows alone. */
 #ifndef IO_NAMES_H
 #define IO_NAMES_H
 
 #include <stdbool.h>
 
-/* What a weight is in a decoder; per block from NAME_ATTN_NORM to NAME_DOWN. */
-typedef enum NameKind {
-  NAME_EMBED,     /* (vocabulary, hidden) */
-  NAME_ATTN_NORM, /* (hidden), before attention */
-  NAME_Q,         /* (heads · head size, hidden) */
-  NAME_K,         /* (key/value heads · head size, hidden) */
-  NAME_V,         /* as K */
-  NAME_O,         /* (hidden, heads · head size) */
-  NAME_MLP_NORM,  /* (hidden), before the MLP */
-  NAME_GATE,      /* (intermediate, hidden) */
-  NAME_UP,        /* (intermediate, hidden) */
-  NAME_DOWN,      /* (hidden, intermediate) */
-  NAME_OUT_NORM,  /* (hidden), after the last block */
-  NAME_HEAD,      /* (vocabulary, hidden); not there when tied to NAME_EMBED */
-  NAME_KINDS
-} NameKind;
+/* Architectures that can be trained, in the order of the table.  1 << one of these is a bit of HfField.of. */
+typedef enum NameFamily { NAME_LLAMA, NAME_MISTRAL, NAME_QWEN2, NAME_QWEN3, NAME_GPT2, NAME_FAMILIES } NameFamily;
 
-enum { NAME_TEXT = 96 };
+typedef struct NameArchitecture {
+  const char *architecture; /* in "architectures" */
+  const char *model_type;   /* "model_type" */
+  const char *prefix;       /* of all names but the head's; files of the bare model lack it */
+  const char *embedding;    /* (vocabulary, hidden) */
+} NameArchitecture;
 
-bool name_is_layered(NameKind kind);
-/* layer is not looked at where the kind has none.  Returns out. */
-const char *name_print(NameKind kind, int layer, char out[NAME_TEXT]);
-/* False: no such name.  layer is -1 where the kind has none. */
-bool name_parse(const char *name, NameKind *kind, int *layer);
+const NameArchitecture *name_architecture(NameFamily family);
+/* Those above, for messages: "LlamaForCausalLM, …". */
+const char *name_known(char *out, int nbytes);
+
+bool name_is_embedding(const char *name);
+/* The output matrix, which is not there when tied to the embedding. */
+extern const char name_head[];
 
 /* A tensor that old files hold beside the weights and that every model computes for itself. */
 bool name_is_constant(const char *name);
 
-/* Architectures that can be trained, by the names in config.json. */
-typedef struct NameArchitecture {
-  const char *architecture; /* in "architectures" */
-  const char *model_type;   /* "model_type" */
-} NameArchitecture;
-
-int name_architectures(void);
-const NameArchitecture *name_architecture(int i);
-
 /* How rotary positions are stretched beyond the trained length. */
 typedef enum RopeKind {
   ROPE_DEFAULT,    /* not */
+  ROPE_LINEAR,     /* all wavelengths by a factor */
+  ROPE_DYNAMIC,    /* by a larger base, as long as the sequence asks for it */
   ROPE_WAVELENGTH, /* long wavelengths by a factor, short ones not, a ramp between */
+  ROPE_YARN,       /* the same by another ramp, and attention is sharpened */
   ROPE_KINDS
 } RopeKind;
 

@@ -3,7 +3,7 @@
 # Checks the shape of the tree and prints what breaks it, "FILE:LINE: why"; ends with 1 when there is something.
 #   test/layers.sh [ROOT]        all checks; ROOT is the top of the sources
 #   test/layers.sh ROOT CHECK…   of includes, models, licence, length, lists, format
-# includes: both columns of the table of rooms in ARCHITECTURE.md.  models: only src/model and io/names.c know a model by
+# includes: both columns of the table of rooms in ARCHITECTURE.md.  models: only src/model, io/names and io/hf_fields.c know a model by
 # name (comments and examples in the help apart).  licence: an SPDX line in every source.  length: at most 800 lines.  lists:
 # every source, script and case is in Makefile.am, every test program in test/plan too.  format: clang-format 14 changes nothing (another
 # version formats otherwise, so without 14 this check only says that it did not run).
@@ -73,7 +73,7 @@ check_includes() {
 }
 
 check_models() {
-  find src kernels io \( -name '*.[ch]' -o -name '*.cu' \) ! -path 'src/model/*' ! -path io/names.c | sort | xargs awk '
+  find src kernels io \( -name '*.[ch]' -o -name '*.cu' \) ! -path 'src/model/*' ! -path 'io/names.?' ! -path io/hf_fields.c | sort | xargs awk '
     {
       text = tolower($0)
       gsub(/\.example = "[^"]*"/, "", text)
@@ -81,7 +81,7 @@ check_models() {
       gsub(/\/\*([^*]|\*[^\/])*\*\//, "", text)
       inside = sub(/\/\*.*/, "", text)
       if (match(text, /(^|[^a-z])(llama|mistral|mixtral|qwen|gpt|gemma|falcon|deepseek|phi)[0-9]*([^a-z]|$)/))
-        print FILENAME ":" FNR ": names a model; src/model and io/names.c know models, nothing else does"
+        print FILENAME ":" FNR ": names a model; src/model, io/names and io/hf_fields.c know models, nothing else does"
     }'
 }
 

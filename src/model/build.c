@@ -5,64 +5,66 @@
 #include <math.h>
 #include <string.h>
 
-static const struct {
-  const char *name;
-  ModelForward *forward;
-} families[] = {{"llama", model_llama}};
+static const ModelFamily families[] = {{"llama", model_llama, false, false},
+                                       {"mistral", model_llama, false, false},
+                                       {"qwen2", model_llama, true, false},
+                                       {"qwen3", model_llama, false, true},
+                                       {"gpt2", model_gpt2, true, false}};
 
-int model_param(ModelBuild *m, const char *unit, const char *name, Shape shape, InitKind init) {
-  graph_var(m->g, (Var){.name = name,
-                        .class = VAR_PARAM,
-                        .dtype = DT_F32,
-                        .shape = shape,
-                        .unit = unit,
-                        .init = init,
-                        .std = init == INIT_NORMAL ? m->config->init_std : 0});
+static int param(ModelBuild *m, const char *unit, const char *name, Shape shape, InitKind init, double std) {
+  Var var = {.name = name, .class = VAR_PARAM, .dtype = DT_F32, .shape = shape, .unit = unit, .init = init, .std = std};
+  graph_var(m->g, var);
   int load = ir_load(m->g, name);
   vec_push(m->g->arena, &m->params, load);
   return load;
 }
 
-int model_linear(Graph *g, int x, int weight) { return ir_matmul(g, x, false, weight, true); }
+int model_param(ModelBuild *m, const char *unit, const char *name, Shape shape, InitKind init) {
+  return param(m, unit, name, shape, init, init == INIT_NORMAL ? m->config->init_std : 0);
+}
+
+int model_param_std(ModelBuild *m, const char *unit, const char *name, Shape shape, double std) {
+  return param(m, unit, name, shape, INIT_NORMAL, std);
+}
+
+int model_embed(ModelBuild *m, int table, const ModelNodes *model) {
+  return graph_push(m->g, (Node){.op = OP_EMBEDDING, .nin = 2, .in = (int[]){table, model->ids}});
+}
+
+static int add_bias(Graph *g, int x, int bias) { return bias < 0 ? x : ir_add(g, x, bias); }
+
+int model_linear(Graph *g, int x, int weight, int bias) { return add_bias(g, ir_matmul(g, x, false, weight, true), bias); }
+
+int model_conv1d(Graph *g, int x, int weight, int bias) { return add_bias(g, ir_matmul(g, x, false, weight, false), bias); }
 
 int model_residual(Graph *g, int x, int y) { return ir_unary(g, OP_KEEP, ir_add(g, x, y)); }
 
+int model_silu(Graph *g, int x) { return ir_mul(g, x, ir_unary(g, OP_SIGMOID, x)); }
+
+/* Hendrycks and Gimpel, "Gaussian Error Linear Units (GELUs)", 2016: its approximation by tanh. */
+int model_gelu_tanh(Graph *g, int x) {
+  int cube = ir_mul(g, ir_mul(g, x, x), x);
+  int inner = ir_scale(g, ir_add(g, x, ir_scale(g, cube, 0.044715)), sqrt(2 / M_PI));
+  return ir_mul(g, ir_scale(g, x, 0.5), ir_add(g, ir_unary(g, OP_TANH, inner), ir_const(g, DT_F32, 1)));
+}
+
+static int mean(Graph *g, int x) {
+  const Shape *s = &graph_node(g, x)->shape;
+  double n = (double)s->dim[s->rank - 1];
+  return ir_scale(g, ir_reduce(g, OP_SUM, x, s->rank - 1), 1 / n);
+}
+
 /* Zhang and Sennrich, "Root Mean Square Layer Normalization", 2019. */
 int model_rmsnorm(Graph *g, int x, int weight, double eps) {
-  int64_t C = graph_node(g, x)->shape.dim[1];
-  int mean_square = ir_scale(g, ir_reduce(g, OP_SUM, ir_mul(g, x, x), 1), 1 / (double)C);
-  int scale = ir_unary(g, OP_RSQRT, ir_add(g, mean_square, ir_const(g, DT_F32, eps)));
+  int scale = ir_unary(g, OP_RSQRT, ir_add(g, mean(g, ir_mul(g, x, x)), ir_const(g, DT_F32, eps)));
   return ir_mul(g, ir_mul(g, x, scale), weight);
 }
 
-/* Frequencies as transformers computes them (modeling_rope_utils.py): the llama3 kind divides those of wavelengths above
- * original/low by factor, keeps those below original/high, and blends between. */
-static double rope_frequency(const ModelConfig *c, int64_t i) {
-  double frequency = pow(c->rope.theta, -2.0 * (double)i / (double)c->head_dim);
-  if (c->rope.kind == MODEL_ROPE_DEFAULT) return frequency;
-  double original = (double)c->rope.original_positions, wavelength = 2 * M_PI / frequency;
-  double smooth = (original / wavelength - c->rope.low_freq_factor) / (c->rope.high_freq_factor - c->rope.low_freq_factor);
-  smooth = smooth < 0 ? 0 : smooth > 1 ? 1 : smooth;
-  return (1 - smooth) * frequency / c->rope.factor + smooth * frequency;
-}
-
-/* Su et al., "RoFormer", 2021.  A position counts from the start of its segment. */
-void model_rope_tables(ModelBuild *m, int start, int *cosines, int *sines) {
-  Graph *g = m->g;
-  int64_t B = m->batch->sequences, S = m->batch->positions, half = m->config->head_dim / 2;
-  double *frequency = arena_array(g->arena, double, half);
-  for (int64_t i = 0; i < half; i++) frequency[i] = (float)rope_frequency(m->config, i);
-  int position = ir_sub(g, ir_iota(g, DT_I32, SHAPE(B, S), 1), start);
-  int angle = ir_mul(g, ir_reshape(g, ir_cast(g, DT_F32, position), SHAPE(B, S, 1, 1)), ir_table(g, frequency, half));
-  *cosines = ir_unary(g, OP_COS, angle);
-  *sines = ir_unary(g, OP_SIN, angle);
-}
-
-int model_rope(Graph *g, int x, int cosines, int sines) {
-  int64_t D = graph_node(g, x)->shape.dim[3];
-  int a = ir_slice(g, x, 3, 0, D / 2), b = ir_slice(g, x, 3, D / 2, D);
-  int halves[] = {ir_sub(g, ir_mul(g, a, cosines), ir_mul(g, b, sines)), ir_add(g, ir_mul(g, b, cosines), ir_mul(g, a, sines))};
-  return ir_concat(g, halves, 2, 3);
+/* Ba, Kiros and Hinton, "Layer Normalization", 2016. */
+int model_layernorm(Graph *g, int x, int weight, int bias, double eps) {
+  int centred = ir_sub(g, x, mean(g, x));
+  int scale = ir_unary(g, OP_RSQRT, ir_add(g, mean(g, ir_mul(g, centred, centred)), ir_const(g, DT_F32, eps)));
+  return ir_add(g, ir_mul(g, ir_mul(g, centred, scale), weight), bias);
 }
 
 static int input(Graph *g, const char *name, Shape shape) {
@@ -87,17 +89,18 @@ ModelNodes model_build(Graph *g, const ModelConfig *config, const ModelBatch *ba
   size_t i = 0;
   while (i < sizeof families / sizeof *families && strcmp(families[i].name, family)) i++;
   CHECK(i < sizeof families / sizeof *families);
-  families[i].forward(&m, &model);
+  m.family = &families[i];
+  m.family->forward(&m, &model);
   model.params = m.params.at;
   model.n_params = m.params.n;
   return model;
 }
 
-int model_logits(Graph *g, const ModelNodes *model) { return model_linear(g, model->hidden, model->head); }
+int model_logits(Graph *g, const ModelNodes *model) { return model_linear(g, model->hidden, model->head, -1); }
 
 /* Softmax cross-entropy of rows lo to hi, summed.  The maximum only keeps exp in range, so no gradient goes through it. */
 static void loss_chunk(Graph *g, const ModelNodes *model, int64_t lo, int64_t hi, int *loss, int *count) {
-  int logits = model_linear(g, ir_slice(g, model->hidden, 0, lo, hi), model->head);
+  int logits = model_linear(g, ir_slice(g, model->hidden, 0, lo, hi), model->head, -1);
   Shape s = graph_node(g, logits)->shape, rows = SHAPE(hi - lo, 1);
   int label = ir_reshape(g, ir_slice(g, model->labels, 0, lo, hi), rows);
   int counted = ir_binary(g, OP_LE, ir_const(g, DT_I32, 0), label);

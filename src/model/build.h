@@ -5,26 +5,41 @@
 
 #include "src/model/model.h"
 
-typedef struct ModelBuild {
+/* A row a family: what sets it apart from others that are built by the same function, and that function, which goes from embedded
+ * tokens to the normed hidden state, and sets model's hidden and head. */
+typedef struct ModelBuild ModelBuild;
+typedef struct ModelFamily {
+  const char *name;
+  void (*forward)(ModelBuild *m, ModelNodes *model);
+  bool qkv_bias, qk_norm;
+} ModelFamily;
+
+struct ModelBuild {
   Graph *g;
   const ModelConfig *config;
   const ModelBatch *batch;
+  const ModelFamily *family;
   VEC(int) params;
-} ModelBuild;
+};
 
 /* Declares a parameter and loads it. */
 int model_param(ModelBuild *m, const char *unit, const char *name, Shape shape, InitKind init);
+int model_param_std(ModelBuild *m, const char *unit, const char *name, Shape shape, double std); /* INIT_NORMAL */
 
-int model_rmsnorm(Graph *g, int x, int weight, double eps);                 /* over the last axis of (T,C) */
-int model_linear(Graph *g, int x, int weight);                              /* (T,K)·(N,K)ᵀ */
+int model_embed(ModelBuild *m, int table, const ModelNodes *model);
+int model_rmsnorm(Graph *g, int x, int weight, double eps);             /* over the last axis */
+int model_layernorm(Graph *g, int x, int weight, int bias, double eps); /* the same */
+int model_linear(Graph *g, int x, int weight, int bias);                /* (T,K)·(N,K)ᵀ + (N); bias -1: none */
+int model_conv1d(Graph *g, int x, int weight, int bias);                /* (T,K)·(K,N) + (N) */
+int model_silu(Graph *g, int x);
+int model_gelu_tanh(Graph *g, int x);
 void model_rope_tables(ModelBuild *m, int start, int *cosines, int *sines); /* (B,S,1,D/2) each */
 int model_rope(Graph *g, int x, int cosines, int sines);                    /* of (B,S,H,D), halves rotated as transformers does */
 
 /* x + y, which is kept for the backward pass: what blocks hand on. */
 int model_residual(Graph *g, int x, int y);
 
-/* One row a family: from embedded tokens to the normed hidden state; sets model's hidden and head. */
-typedef void ModelForward(ModelBuild *m, ModelNodes *model);
-ModelForward model_llama;
+void model_llama(ModelBuild *m, ModelNodes *model);
+void model_gpt2(ModelBuild *m, ModelNodes *model);
 
 #endif

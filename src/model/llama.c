@@ -1,48 +1,75 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Llama 2 and 3.  Touvron et al., "Llama 2: Open Foundation and Fine-Tuned Chat Models", 2023; Grattafiori et al., "The
- * Llama 3 Herd of Models", 2024.  Names and layouts are those of the published checkpoints.  q, k, v and gate, up are
- * declared side by side, so that each group is one matrix product. */
+/* Llama 1 to 3 and what differs from it in single things.  Touvron et al., "Llama 2: Open Foundation and Fine-Tuned Chat Models",
+ * 2023; Grattafiori et al., "The Llama 3 Herd of Models", 2024; Jiang et al., "Mistral 7B", 2023 (a window); "Qwen2 Technical
+ * Report", 2024 (biases of q, k and v); "Qwen3 Technical Report", 2025 (norms of each head's q and k).  Names and layouts are those
+ * of the published checkpoints.  q, k, v and gate, up are declared side by side, so that each group is one matrix product. */
 #include <math.h>
 
 #include "src/model/build.h"
 
-static const char *layer_name(ModelBuild *m, int64_t layer, const char *rest) {
-  return arena_printf(m->g->arena, "model.layers.%lld.%s.weight", (long long)layer, rest);
+typedef struct Layer {
+  ModelBuild *m;
+  const char *unit;
+  int64_t layer;
+} Layer;
+
+static int layer_param(const Layer *l, const char *rest, Shape shape, InitKind init) {
+  const char *name = arena_printf(l->m->g->arena, "model.layers.%lld.%s", (long long)l->layer, rest);
+  return model_param(l->m, l->unit, name, shape, init);
 }
 
-static int layer_param(ModelBuild *m, const char *unit, int64_t layer, const char *rest, Shape shape, InitKind init) {
-  return model_param(m, unit, layer_name(m, layer, rest), shape, init);
+static int layer_norm(const Layer *l, const char *rest, int x) {
+  const Shape *s = &graph_node(l->m->g, x)->shape;
+  return model_rmsnorm(l->m->g, x, layer_param(l, rest, SHAPE(s->dim[s->rank - 1]), INIT_ONE), l->m->config->norm_eps);
 }
 
-static int attention(ModelBuild *m, const ModelNodes *model, const char *unit, int64_t layer, int x, int cosines, int sines) {
-  const ModelConfig *c = m->config;
-  Graph *g = m->g;
-  int64_t B = m->batch->sequences, S = m->batch->positions, C = c->hidden, H = c->heads, G = c->kv_heads, D = c->head_dim;
-  int qkv_weight[] = {
-      layer_param(m, unit, layer, "self_attn.q_proj", SHAPE(H * D, C), INIT_NORMAL),
-      layer_param(m, unit, layer, "self_attn.k_proj", SHAPE(G * D, C), INIT_NORMAL),
-      layer_param(m, unit, layer, "self_attn.v_proj", SHAPE(G * D, C), INIT_NORMAL),
-  };
-  int o_weight = layer_param(m, unit, layer, "self_attn.o_proj", SHAPE(C, H * D), INIT_NORMAL);
-  int qkv = ir_reshape(g, model_linear(g, x, ir_concat(g, qkv_weight, 3, 0)), SHAPE(B, S, H + 2 * G, D));
-  int qk = model_rope(g, ir_slice(g, qkv, 2, 0, H + G), cosines, sines);
-  int q = ir_slice(g, qk, 2, 0, H), k = ir_slice(g, qk, 2, H, H + G), v = ir_slice(g, qkv, 2, H + G, H + 2 * G);
-  int o = ir_attention(g, q, k, v, model->start, 1 / sqrt((double)D), 0);
-  return model_linear(g, ir_reshape(g, o, SHAPE(B * S, H * D)), o_weight);
+/* One product of several matrices of (rows, K), and biases (-1: without). */
+typedef struct Rows {
+  const char *weight, *bias;
+  int64_t rows;
+} Rows;
+
+static int product(const Layer *l, int x, const Rows *parts, int n, bool biased) {
+  Graph *g = l->m->g;
+  int weights[3], biases[3];
+  CHECK(n <= 3);
+  for (int i = 0; i < n; i++)
+    weights[i] = layer_param(l, parts[i].weight, SHAPE(parts[i].rows, graph_node(g, x)->shape.dim[1]), INIT_NORMAL);
+  for (int i = 0; i < n && biased; i++) biases[i] = layer_param(l, parts[i].bias, SHAPE(parts[i].rows), INIT_ZERO);
+  return model_linear(g, x, ir_concat(g, weights, n, 0), biased ? ir_concat(g, biases, n, 0) : -1);
 }
 
-static int mlp(ModelBuild *m, const char *unit, int64_t layer, int x) {
-  Graph *g = m->g;
-  int64_t C = m->config->hidden, F = m->config->intermediate;
-  int gate_up_weight[] = {
-      layer_param(m, unit, layer, "mlp.gate_proj", SHAPE(F, C), INIT_NORMAL),
-      layer_param(m, unit, layer, "mlp.up_proj", SHAPE(F, C), INIT_NORMAL),
-  };
-  int down_weight = layer_param(m, unit, layer, "mlp.down_proj", SHAPE(C, F), INIT_NORMAL);
-  int gate_up = model_linear(g, x, ir_concat(g, gate_up_weight, 2, 0));
+static int attention(const Layer *l, const ModelNodes *model, int x, int cosines, int sines) {
+  const ModelConfig *c = l->m->config;
+  const ModelFamily *family = l->m->family;
+  Graph *g = l->m->g;
+  int64_t B = l->m->batch->sequences, S = l->m->batch->positions, H = c->heads, G = c->kv_heads, D = c->head_dim;
+  const Rows parts[] = {{"self_attn.q_proj.weight", "self_attn.q_proj.bias", H * D},
+                        {"self_attn.k_proj.weight", "self_attn.k_proj.bias", G * D},
+                        {"self_attn.v_proj.weight", "self_attn.v_proj.bias", G * D}};
+  const Rows out = {"self_attn.o_proj.weight", "self_attn.o_proj.bias", c->hidden};
+  int qkv = ir_reshape(g, product(l, x, parts, 3, family->qkv_bias || c->attention_bias), SHAPE(B, S, H + 2 * G, D));
+  int qk = ir_slice(g, qkv, 2, 0, H + G), v = ir_slice(g, qkv, 2, H + G, H + 2 * G);
+  if (family->qk_norm) {
+    int both[] = {layer_norm(l, "self_attn.q_norm.weight", ir_slice(g, qk, 2, 0, H)),
+                  layer_norm(l, "self_attn.k_norm.weight", ir_slice(g, qk, 2, H, H + G))};
+    qk = ir_concat(g, both, 2, 2);
+  }
+  qk = model_rope(g, qk, cosines, sines);
+  int q = ir_slice(g, qk, 2, 0, H), k = ir_slice(g, qk, 2, H, H + G);
+  int o = ir_attention(g, q, k, v, model->start, 1 / sqrt((double)D), l->layer >= c->window_from ? c->window : 0);
+  return product(l, ir_reshape(g, o, SHAPE(B * S, H * D)), &out, 1, c->attention_bias);
+}
+
+static int mlp(const Layer *l, int x) {
+  Graph *g = l->m->g;
+  int64_t F = l->m->config->intermediate;
+  bool biased = l->m->config->mlp_bias;
+  const Rows parts[] = {{"mlp.gate_proj.weight", "mlp.gate_proj.bias", F}, {"mlp.up_proj.weight", "mlp.up_proj.bias", F}};
+  const Rows down = {"mlp.down_proj.weight", "mlp.down_proj.bias", l->m->config->hidden};
+  int gate_up = product(l, x, parts, 2, biased);
   int gate = ir_slice(g, gate_up, 1, 0, F), up = ir_slice(g, gate_up, 1, F, 2 * F);
-  int silu = ir_mul(g, gate, ir_unary(g, OP_SIGMOID, gate));
-  return model_linear(g, ir_mul(g, silu, up), down_weight);
+  return product(l, ir_mul(g, model_silu(g, gate), up), &down, 1, biased);
 }
 
 void model_llama(ModelBuild *m, ModelNodes *model) {
@@ -50,16 +77,14 @@ void model_llama(ModelBuild *m, ModelNodes *model) {
   Graph *g = m->g;
   Shape norm = SHAPE(c->hidden), table = SHAPE(c->vocab, c->hidden);
   int embed = model_param(m, "embed", "model.embed_tokens.weight", table, INIT_NORMAL);
-  int x = graph_push(g, (Node){.op = OP_EMBEDDING, .nin = 2, .in = (int[]){embed, model->ids}});
+  int x = model_embed(m, embed, model);
   int cosines, sines;
   model_rope_tables(m, model->start, &cosines, &sines);
   for (int64_t layer = 0; layer < c->layers; layer++) {
-    const char *unit = arena_printf(g->arena, "layers.%lld", (long long)layer);
-    int outer = graph_enter(g, unit, SCOPE_BLOCK);
-    int attn_norm = layer_param(m, unit, layer, "input_layernorm", norm, INIT_ONE);
-    x = model_residual(g, x, attention(m, model, unit, layer, model_rmsnorm(g, x, attn_norm, c->norm_eps), cosines, sines));
-    int mlp_norm = layer_param(m, unit, layer, "post_attention_layernorm", norm, INIT_ONE);
-    x = model_residual(g, x, mlp(m, unit, layer, model_rmsnorm(g, x, mlp_norm, c->norm_eps)));
+    Layer l = {m, arena_printf(g->arena, "layers.%lld", (long long)layer), layer};
+    int outer = graph_enter(g, l.unit, SCOPE_BLOCK);
+    x = model_residual(g, x, attention(&l, model, layer_norm(&l, "input_layernorm.weight", x), cosines, sines));
+    x = model_residual(g, x, mlp(&l, layer_norm(&l, "post_attention_layernorm.weight", x)));
     g->scope = outer;
   }
   int out_norm = model_param(m, "head", "model.norm.weight", norm, INIT_ONE);

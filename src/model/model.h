@@ -6,18 +6,31 @@
 
 #include "src/ir/ir.h"
 
-/* How rotary positions are stretched beyond the trained length. */
-typedef enum ModelRope { MODEL_ROPE_DEFAULT, MODEL_ROPE_WAVELENGTH } ModelRope;
+/* How rotary positions are stretched beyond the trained length: io/names.h says by what. */
+typedef enum ModelRope {
+  MODEL_ROPE_DEFAULT,
+  MODEL_ROPE_LINEAR,
+  MODEL_ROPE_DYNAMIC,
+  MODEL_ROPE_WAVELENGTH,
+  MODEL_ROPE_YARN
+} ModelRope;
 
 typedef struct ModelConfig {
   const char *family; /* of the model table: "llama"; NULL: its first row */
   int64_t vocab, hidden, intermediate, layers, heads, kv_heads, head_dim, max_positions;
   double norm_eps, init_std;
-  bool tied; /* the head is the embedding table */
+  bool tied;                     /* the head is the embedding table */
+  bool attention_bias, mlp_bias; /* beside those that the family has anyway */
+  int64_t window, window_from;   /* positions that a query sees, itself included, in blocks from window_from on; 0: all */
+  struct {
+    double embedding, residual, attention; /* shares that are dropped in training */
+  } dropout;
   struct {
     ModelRope kind;
-    double theta, factor, low_freq_factor, high_freq_factor; /* the last three: MODEL_ROPE_WAVELENGTH */
-    int64_t original_positions;
+    double theta, factor, low_freq_factor, high_freq_factor; /* the last two: MODEL_ROPE_WAVELENGTH */
+    int64_t original_positions;                              /* MODEL_ROPE_WAVELENGTH, MODEL_ROPE_YARN */
+    double beta_fast, beta_slow, attention_factor;           /* these: MODEL_ROPE_YARN */
+    bool truncate;
   } rope;
 } ModelConfig;
 
@@ -49,6 +62,9 @@ int model_logits(Graph *g, const ModelNodes *model); /* (T,V), for verify and ge
 /* Presets by name; NULL-terminated list of names; false when there is none of that name. */
 const char *const *model_presets(void);
 bool model_preset(const char *name, ModelConfig *config);
-int64_t model_parameters(const ModelConfig *config, int64_t *embedding); /* all; and of the embedding table alone */
+int64_t model_parameters(const ModelConfig *config, int64_t *looked_up); /* all; and those that are in no product */
+int64_t model_positions(const ModelConfig *config);                      /* the longest sequence it can be given */
+/* The angle that each pair of a head's elements is turned by from position to position of a sequence of so many, as float32. */
+void model_rope_frequencies(const ModelConfig *config, int64_t positions, double *frequency); /* (head_dim / 2) */
 
 #endif

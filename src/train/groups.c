@@ -172,9 +172,9 @@ static Sum sum_of(const Members *m, int group) {
 }
 
 Flops members_flops(const Members *members, const Config *c, const ModelConfig *m) {
-  int64_t table, all = model_parameters(m, &table);
+  int64_t looked_up, all = model_parameters(m, &looked_up);
   return flops_per_token(&(FlopsShape){.parameters = all,
-                                       .embedding_parameters = m->tied ? 0 : table,
+                                       .embedding_parameters = looked_up,
                                        .layers = m->layers,
                                        .heads = m->heads,
                                        .head_dim = m->head_dim,
@@ -191,14 +191,10 @@ double members_saved_bytes(const Members *m) {
 static void print_shared(const Members *m, Text *out) {
   const char *between = "; shared: ";
   for (int p = 0; p < m->n; p++) {
-    NameKind kind;
-    int layer;
-    char head[NAME_TEXT];
     if (m->at[p].places < 2) continue;
-    bool table = name_parse(m->at[p].name, &kind, &layer) && kind == NAME_EMBED;
     text_printf(out, "%s", between);
-    if (table)
-      text_printf(out, "%s is %s", name_print(NAME_HEAD, 0, head), m->at[p].name);
+    if (name_is_embedding(m->at[p].name))
+      text_printf(out, "%s is %s", name_head, m->at[p].name);
     else
       text_printf(out, "%s, in %d places", m->at[p].name, m->at[p].places);
     between = ", ";

@@ -9,11 +9,16 @@
 
 #include "io/names.h"
 
-static const ModelRope ropes[ROPE_KINDS] = {[ROPE_DEFAULT] = MODEL_ROPE_DEFAULT, [ROPE_WAVELENGTH] = MODEL_ROPE_WAVELENGTH};
+static const ModelRope ropes[ROPE_KINDS] = {[ROPE_DEFAULT] = MODEL_ROPE_DEFAULT,
+                                            [ROPE_LINEAR] = MODEL_ROPE_LINEAR,
+                                            [ROPE_DYNAMIC] = MODEL_ROPE_DYNAMIC,
+                                            [ROPE_WAVELENGTH] = MODEL_ROPE_WAVELENGTH,
+                                            [ROPE_YARN] = MODEL_ROPE_YARN};
 
 ModelConfig setup_model_from_hf(const HfConfig *hf) {
+  const HfRope *r = &hf->rope;
   return (ModelConfig){
-      .family = name_architecture(hf->architecture)->model_type,
+      .family = name_architecture(hf->family)->model_type,
       .vocab = hf->vocab_size,
       .hidden = hf->hidden_size,
       .intermediate = hf->intermediate_size,
@@ -25,8 +30,13 @@ ModelConfig setup_model_from_hf(const HfConfig *hf) {
       .norm_eps = hf->rms_norm_eps,
       .init_std = hf->initializer_range,
       .tied = hf->tie_word_embeddings,
-      .rope = {ropes[hf->rope.kind], hf->rope.theta, hf->rope.factor, hf->rope.low_freq_factor, hf->rope.high_freq_factor,
-               hf->rope.original_max_position_embeddings},
+      .attention_bias = hf->attention_bias,
+      .mlp_bias = hf->mlp_bias,
+      .window = hf->sliding_window,
+      .window_from = hf->max_window_layers,
+      .dropout = {hf->embedding_dropout, hf->residual_dropout, hf->attention_dropout},
+      .rope = {ropes[r->kind], r->theta, r->factor, r->low_freq_factor, r->high_freq_factor, r->original_max_position_embeddings,
+               r->beta_fast, r->beta_slow, r->attention_factor, r->truncate},
   };
 }
 
@@ -40,16 +50,28 @@ HfConfig setup_model_to_hf(const ModelConfig *m) {
       .head_dim = m->head_dim,
       .vocab_size = m->vocab,
       .max_position_embeddings = m->max_positions,
+      .sliding_window = m->window,
+      .max_window_layers = m->window_from,
       .rms_norm_eps = m->norm_eps,
       .initializer_range = m->init_std,
+      .embedding_dropout = m->dropout.embedding,
+      .residual_dropout = m->dropout.residual,
+      .attention_dropout = m->dropout.attention,
       .tie_word_embeddings = m->tied,
+      .attention_bias = m->attention_bias,
+      .mlp_bias = m->mlp_bias,
+      .use_sliding_window = m->window > 0,
       .rope = {.theta = m->rope.theta,
                .factor = m->rope.factor,
+               .original_max_position_embeddings = m->rope.original_positions,
                .low_freq_factor = m->rope.low_freq_factor,
                .high_freq_factor = m->rope.high_freq_factor,
-               .original_max_position_embeddings = m->rope.original_positions},
+               .beta_fast = m->rope.beta_fast,
+               .beta_slow = m->rope.beta_slow,
+               .attention_factor = m->rope.attention_factor,
+               .truncate = m->rope.truncate},
   };
-  while (strcmp(name_architecture(hf.architecture)->model_type, m->family)) hf.architecture++;
+  while (strcmp(name_architecture(hf.family)->model_type, m->family)) hf.family++;
   while (ropes[hf.rope.kind] != m->rope.kind) hf.rope.kind++;
   return hf;
 }
@@ -84,10 +106,10 @@ ModelConfig setup_model(Arena *arena, const Config *c, Text *warnings) {
   } else {
     model = from_shape(c);
   }
-  if (c->train.seq_len > model.max_positions)
+  if (c->train.seq_len > model_positions(&model))
     config_fail(c, "train.seq_len", "a shorter seq_len, or a model with a larger max_position_embeddings",
                 "seq_len is %lld, the model is made for at most %lld positions", (long long)c->train.seq_len,
-                (long long)model.max_positions);
+                (long long)model_positions(&model));
   return model;
 }
 

@@ -179,7 +179,7 @@ ModelConfig states_model(Arena *arena, const Ckpt *ckpt) {
   const char *name = arena_printf(arena, "%s: /run/model", ckpt_folder(ckpt)), *text = ckpt_text(ckpt, arena, "model");
   Why why = {"it is not there"};
   HfConfig hf;
-  if (!text || !try_hf_config_parse(arena, name, text, &hf, &why))
+  if (!text || !try_hf_config_parse(arena, name, text, strlen(text), &hf, &why))
     fail(FAIL_INPUT, "%s: %s\nhelp: use a checkpoint that hpctrain train has saved", name, why.text);
   return setup_model_from_hf(&hf);
 }

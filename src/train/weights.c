@@ -61,9 +61,7 @@ static void refuse_twins(const Weights *w) {
 
 /* A table that is head as well may be stored twice. */
 static bool is_tied_head(const Weights *w, const char *name) {
-  NameKind kind;
-  int layer;
-  if (!name_parse(name, &kind, &layer) || kind != NAME_HEAD) return false;
+  if (strcmp(name, name_head)) return false;
   for (int p = 0; p < w->members->n; p++)
     if (!strcmp(w->members->at[p].name, name)) return false;
   return true;

@@ -17,7 +17,7 @@ within() {
   expect_run 0 verify "$model" "$ranks" "parallel.strategy=$strategy" "memory.recompute=$recompute" "$@"
   expect_out '^all within tolerance$'
   expect_out '^ok +logits '
-  expect_out '^ok +grad\.model\.embed_tokens\.weight '
+  expect_out '^ok +grad\.(model\.embed_tokens|transformer\.wte)\.weight '
   expect_out '^ok +loss, worst of 20 steps '
 }
 
@@ -39,4 +39,5 @@ way() {
   expect_out '^all within tolerance$'
   expect_out '^ok +loss, worst of 20 steps '
 }
-models="llama2 llama3-gqa-tied llama-headdim" strategies="no_shard shard_opt shard_grad_op full_shard full_whole hybrid_shard hybrid_across"
+models="llama2 llama3-gqa-tied llama-headdim" more_models="qwen2 qwen3 mistral-window gpt2"
+strategies="no_shard shard_opt shard_grad_op full_shard full_whole hybrid_shard hybrid_across"

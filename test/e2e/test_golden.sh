@@ -19,6 +19,13 @@ while read -r row; do
 done < <(printf '%s\n' "$models" "1 2 3 4" "$strategies" "none cheap block" "none moments states files" "1 4" "fp32 bf16" |
   awk -f "$srcdir/test/e2e/pairs.awk")
 
+# Models that differ in what their blocks are made of: each once with much of the rest.
+test_qwen2_2_full_shard_block_bf16() { within qwen2 2 full_shard block precision.compute=bf16; }
+test_qwen3_3_hybrid_across_cheap() { way qwen3 3 hybrid_across cheap none 4 fp32; }
+test_mistral_window_1_no_shard_none_interpreter() { within mistral-window 1 no_shard none $interpreter; }
+test_gpt2_3_shard_grad_op_block() { way gpt2 3 shard_grad_op block moments 4 fp32; }
+test_gpt2_1_no_shard_cheap_bf16() { within gpt2 1 no_shard cheap precision.compute=bf16; }
+
 # In 16 bits, within what their rounding costs.
 test_llama2_2_full_shard_cheap_bf16() { within llama2 2 full_shard cheap precision.compute=bf16; }
 test_llama2_3_no_shard_none_fp16() { within llama2 3 no_shard none precision.compute=fp16; }

@@ -16,7 +16,7 @@ for ranks in 1 2 3 4; do
     done
   done
 done
-for model in $models; do
+for model in $models $more_models; do
   for ranks in 1 2 3 4; do
     for strategy in $strategies; do
       row="$model $ranks $strategy block none 1 fp32"
@@ -24,5 +24,10 @@ for model in $models; do
     done
   done
 done
+
+while read -r row; do
+  eval "test_${row//[- ]/_}() { way $row; }"
+done < <(printf '%s\n' "$more_models" "1 2 3" "$strategies" "none cheap block" "none moments states files" "1 4" "fp32 bf16" |
+  awk -f "$srcdir/test/e2e/pairs.awk")
 
 check_main "$@"

@@ -19,7 +19,7 @@ reference_of_moments() { # RANKS STRATEGY
 }
 reference_of_moments 1 no_shard
 reference_of_moments "$most" full_shard
-for model in llama2 llama3-gqa-tied llama-headdim; do
+for model in $models; do
   reference $model 1 no_shard bf16 none
   reference $model "$most" full_shard bf16 cheap
 done

@@ -7,7 +7,7 @@
 #   on a CPU: the same losses, also from a CPU's checkpoint to a GPU and back
 . "$(dirname "$0")/gpu_case.sh"
 
-for model in llama2 llama3-gqa-tied llama-headdim; do
+for model in $models; do
   for np in 1 $([ "$most" -gt 1 ] && echo "$most"); do
     for strategy in no_shard full_shard; do
       files=("$golden/$model" "$golden/$model/golden.safetensors" --train "$golden/$model/train.json")

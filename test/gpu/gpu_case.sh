@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
 # What scripts of test/gpu share: sourced with FOLDER, which holds hpctrain and hpctrain_cuda.so.  Leaves a folder of its own as the
-# current one, `hpctrain`, `golden`, `gpus` (how many there are), `most` (4 at most) and `failed`, which judge sets.
+# current one, `hpctrain`, `golden`, `models` (in it), `gpus` (how many there are), `most` (4 at most) and `failed`, which judge sets.
 set -u
 folder=$(realpath "${1:-.}") golden=$(realpath "$(dirname "${BASH_SOURCE[0]}")/../golden")
 export OMPI_ALLOW_RUN_AS_ROOT=1 OMPI_ALLOW_RUN_AS_ROOT_CONFIRM=1
@@ -9,6 +9,7 @@ gpus=$(nvidia-smi -L | wc -l)
 most=$((gpus < 4 ? gpus : 4)) failed=0
 work=$(mktemp -d) && cd "$work" || exit 3
 trap 'rm -rf "$work"' EXIT
+models="llama2 llama3-gqa-tied llama-headdim qwen2 qwen3 mistral-window gpt2"
 hpctrain=$folder/hpctrain
 
 verdict() { # STATUS NAME: what came out follows where it is a failure; where not, lines "told …" do

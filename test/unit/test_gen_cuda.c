@@ -62,6 +62,7 @@ static void add_programs(CudaKernels *kernels, const EngineOptions *o, int progr
 static void add_preset(CudaKernels *kernels, const char *preset, int64_t positions, DType compute, DType moments) {
   EngineOptions o = {.sequences = 2, .positions = positions, .passes = 3, .nominal_tokens = 1000};
   EXPECT(model_preset(preset, &o.model));
+  if (o.positions > o.model.max_positions) o.positions = o.model.max_positions;
   o.adam = (AdamW){0.9, 0.95, 1e-8, 0.1};
   o.clip = 1;
   o.moments = moments;

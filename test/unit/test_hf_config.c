@@ -4,8 +4,9 @@
 #include <string.h>
 
 #include "io/hf_config.h"
-#include "io/safetensors.h"
+#include "io/json.h"
 #include "src/base/file.h"
+#include "src/train/setup.h"
 #include "test/check.h"
 
 static const char *golden(const char *name) {
@@ -15,6 +16,8 @@ static const char *golden(const char *name) {
   return path;
 }
 
+#define SIZES "\"hidden_size\":64,\"intermediate_size\":176,\"num_hidden_layers\":2,\"num_attention_heads\":4,\"vocab_size\":320"
+#define QWEN SIZES ",\"architectures\":[\"Qwen2ForCausalLM\"],\"num_key_value_heads\":2"
 #define BASE                                                                                                                       \
   "\"architectures\":[\"LlamaForCausalLM\"],\"hidden_size\":64,\"intermediate_size\":176,\"num_hidden_layers\":2,"                 \
   "\"num_attention_heads\":4,\"vocab_size\":320"
@@ -69,12 +72,16 @@ TEST(what_would_change_the_arithmetic_is_refused_by_name) {
   const struct {
     const char *text, *words;
   } bad[] = {
-      {"{" BASE ",\"attention_bias\":true}", "attention_bias is true; only false is built"},
-      {"{" BASE ",\"mlp_bias\":true}", "mlp_bias is true"},
-      {"{" BASE ",\"hidden_act\":\"gelu\"}", "hidden_act is \"gelu\"; only silu"},
-      {"{" BASE ",\"attention_dropout\":0.1}", "attention_dropout is 0.1"},
-      {"{" BASE ",\"quantization_config\":{\"bits\":4}}", "quantization_config is {"},
-      {"{" BASE ",\"rope_scaling\":{\"type\":\"yarn\",\"factor\":4}}", "rope_scaling.type is yarn"},
+      {"{" BASE ",\"hidden_act\":\"gelu\"}", "hidden_act is \"gelu\"; only \"silu\" is built"},
+      {"{" BASE ",\"attention_dropout\":1}", "attention_dropout is 1, not within 0 and"},
+      {"{" BASE ",\"quantization_config\":{\"bits\":4}}", "quantization_config is {\"bits\":4}; only null"},
+      {"{" BASE ",\"rope_scaling\":{\"type\":\"longrope\",\"factor\":4}}",
+       "rope_scaling.type is longrope; built are default, linear,"},
+      {"{" BASE ",\"rope_scaling\":{\"type\":\"linear\"}}", "rope_scaling.factor is missing"},
+      {"{" BASE ",\"rope_scaling\":{\"type\":\"yarn\",\"factor\":0.5}}", "rope_scaling.factor is 0.5, not within 1"},
+      {"{" BASE ",\"rope_scaling\":{\"type\":\"yarn\",\"factor\":2,\"truncate\":3}}", "rope_scaling.truncate is not true or false"},
+      {"{" BASE ",\"partial_rotary_factor\":0.5}", "partial_rotary_factor is 0.5; only 1 is built"},
+      {"{" BASE ",\"rope_parameters\":{\"partial_rotary_factor\":0.5}}", "rope_parameters.partial_rotary_factor is 0.5; only 1"},
       {"{" BASE ",\"rope_parameters\":{\"rope_type\":\"llama3\",\"factor\":4}}", "rope_parameters.low_freq_factor is missing"},
       {"{" BASE ",\"rope_parameters\":{\"rope_type\":3}}", "rope_parameters.rope_type is no text"},
       {"{" BASE ",\"rope_parameters\":[1]}", "rope_parameters is no object"},
@@ -85,10 +92,21 @@ TEST(what_would_change_the_arithmetic_is_refused_by_name) {
       {"{" BASE ",\"rms_norm_eps\":\"small\"}", "rms_norm_eps is not a number"},
       {"{" BASE ",\"tie_word_embeddings\":1}", "tie_word_embeddings is not true or false"},
       {"{" BASE ",\"hidden_size\":65}", "duplicate object key"},
+      {"{" QWEN ",\"sliding_window\":8,\"layer_types\":[\"full_attention\",\"sliding_attention\"]}",
+       "layer_types has sliding_attention for block 1; by sliding_window and max_window_layers it is full_attention"},
+      {"{" QWEN ",\"layer_types\":[\"full_attention\"]}", "layer_types is no list of num_hidden_layers words"},
+      {"{\"model_type\":\"qwen2\"," SIZES "}", "num_key_value_heads is missing"},
+      {"{\"model_type\":\"gpt2\"," SIZES "}", "n_embd is missing"},
+      {"{\"model_type\":\"gpt2\",\"n_embd\":64,\"n_layer\":2,\"n_head\":3,\"vocab_size\":320}",
+       "no multiple of num_attention_heads 3"},
+      {"{\"model_type\":\"gpt2\",\"n_embd\":64,\"n_layer\":2,\"n_head\":4,\"vocab_size\":320,\"scale_attn_by_inverse_layer_idx\":"
+       "true}",
+       "scale_attn_by_inverse_layer_idx is true; only false"},
       {"{\"architectures\":[\"LlamaForCausalLM\"],\"hidden_size\":64.5}", "hidden_size is not a whole number"},
       {"{\"architectures\":[\"LlamaForCausalLM\"],\"hidden_size\":99999999999}", "hidden_size is 99999999999, not within"},
+      {"{\"architectures\":[\"LlamaForCausalLM\"],\"hidden_size\":null}", "hidden_size is null"},
       {"{\"architectures\":[\"LlamaForCausalLM\"]}", "hidden_size is missing"},
-      {"{\"architectures\":[\"OtherForCausalLM\"]}", "architectures is OtherForCausalLM"},
+      {"{\"architectures\":[\"OtherForCausalLM\"]}", "architectures is OtherForCausalLM; built are LlamaForCausalLM, "},
       {"{\"model_type\":\"other\"}", "model_type is other"},
       {"{}", "neither architectures nor model_type"},
       {"[]", "no JSON object"},
@@ -102,58 +120,93 @@ TEST(what_would_change_the_arithmetic_is_refused_by_name) {
 TEST(unknown_fields_are_warned_of_by_name) {
   HfConfig c = read_text("{" BASE ",\"sliding_window\":12,\"rope_parameters\":{\"rope_theta\":1e4,\"mscale\":2}}");
   EXPECT(c.n_warnings == 2);
-  EXPECT(strstr(c.warnings[0], "rope_parameters.mscale is not understood"));
-  EXPECT(strstr(c.warnings[1], "sliding_window is not understood"));
+  EXPECT(strstr(c.warnings[0], "sliding_window is not understood"));
+  EXPECT(strstr(c.warnings[1], "rope_parameters.mscale is not understood"));
+}
+
+static const char *const families[] = {"llama", "mistral", "qwen2", "qwen3", "gpt2"};
+
+TEST(every_field_of_the_librarys_classes_is_known) {
+  for (size_t i = 0; i < sizeof families / sizeof *families; i++) {
+    char name[64];
+    snprintf(name, sizeof name, "configs/%s.json", families[i]);
+    HfConfig c = hf_config_read(arena, golden(name));
+    for (int w = 0; w < c.n_warnings; w++) printf("%s\n", c.warnings[w]);
+    EXPECT(c.n_warnings == 0 && !strcmp(name_architecture(c.family)->model_type, families[i]));
+  }
+}
+
+TEST(defaults_are_those_of_each_class) {
+  HfConfig m = hf_config_read(arena, golden("mistral-window")),
+           old = read_text("{\"model_type\":\"mistral\",\"num_key_value_heads\":2," SIZES "}");
+  HfConfig none = read_text("{\"model_type\":\"mistral\",\"num_key_value_heads\":2,\"sliding_window\":null," SIZES "}");
+  EXPECT(m.sliding_window == 24 && m.max_window_layers == 0 && old.sliding_window == 4096 && none.sliding_window == 0);
+  HfConfig off = read_text("{" QWEN ",\"sliding_window\":8}");
+  HfConfig on = read_text("{" QWEN ",\"sliding_window\":8,\"use_sliding_window\":true,\"max_window_layers\":1,"
+                          "\"layer_types\":[\"full_attention\",\"sliding_attention\"]}");
+  EXPECT(off.sliding_window == 0 && on.sliding_window == 8 && on.max_window_layers == 1 && on.n_warnings == 0);
+  HfConfig g = hf_config_read(arena, golden("gpt2")), real = read_text("{\"model_type\":\"gpt2\",\"n_ctx\":1024,\"n_embd\":768,"
+                                                                       "\"n_head\":12,\"n_layer\":12,\"vocab_size\":50257}");
+  EXPECT(g.intermediate_size == 256 && g.residual_dropout == 0 && g.tie_word_embeddings && g.head_dim == 16);
+  EXPECT(real.tie_word_embeddings && real.max_position_embeddings == 1024 && real.residual_dropout == 0.1 && real.n_warnings == 0);
+  HfConfig q = hf_config_read(arena, golden("qwen3"));
+  EXPECT(q.head_dim == 32 && q.sliding_window == 0 && !q.attention_bias);
 }
 
 TEST(a_config_that_is_written_reads_back_the_same) {
-  const char *names[] = {"llama2", "llama3-gqa-tied", "llama-headdim"};
-  for (int i = 0; i < 3; i++) {
+  const char *names[] = {"llama2", "llama3-gqa-tied", "llama-headdim", "qwen2", "qwen3", "mistral-window", "gpt2"};
+  for (int i = 0; i < 7; i++) {
     char path[4096];
     Why why;
     snprintf(path, sizeof path, "%s/config.json", check_folder());
     HfConfig a = hf_config_read(arena, golden(names[i]));
     EXPECT(try_hf_config_write(path, &a, &why));
     HfConfig b = hf_config_read(arena, path);
-    EXPECT(b.n_warnings == 0 && !memcmp(&a.rope, &b.rope, sizeof a.rope) && a.tie_word_embeddings == b.tie_word_embeddings);
-    EXPECT(!memcmp(&a.hidden_size, &b.hidden_size, offsetof(HfConfig, rms_norm_eps) - offsetof(HfConfig, hidden_size)));
-    EXPECT(a.rms_norm_eps == b.rms_norm_eps && a.initializer_range == b.initializer_range && a.architecture == b.architecture);
+    EXPECT(b.n_warnings == 0 && !memcmp(&a, &b, offsetof(HfConfig, warnings)));
     EXPECT(!try_hf_config_write("/proc/none/config.json", &a, &why) && strstr(why.text, "/proc/none"));
+    ModelConfig model = setup_model_from_hf(&a);
+    HfConfig back = setup_model_to_hf(&model);
+    Text is = {0}, was = {0};
+    hf_config_print(&back, &is);
+    hf_config_print(&a, &was);
+    EXPECT(!strcmp(is.at, was.at));
+    text_close(&is);
+    text_close(&was);
   }
 }
 
-TEST(names_go_both_ways) {
-  for (NameKind kind = 0; kind < NAME_KINDS; kind++)
-    for (int layer = 0; layer < 200; layer += 7) {
-      char name[NAME_TEXT];
-      NameKind back;
-      int back_layer;
-      EXPECT(name_parse(name_print(kind, layer, name), &back, &back_layer));
-      EXPECT(back == kind && back_layer == (name_is_layered(kind) ? layer : -1));
-    }
-}
-
-TEST(every_golden_weight_has_a_name_of_ours) {
-  Safetensors *s = safetensors_open(golden("llama2"));
-  for (int i = 0; i < safetensors_n(s); i++) {
-    NameKind kind;
-    int layer;
-    EXPECT(name_parse(safetensors_at(s, i)->name, &kind, &layer));
+/* Numbers of transformers for configs of all kinds in both forms; those of float32 powers. */
+TEST(frequencies_of_every_kind_of_rope_are_the_librarys) {
+  Why why;
+  int kinds[ROPE_KINDS] = {0};
+  json_t *cases = json_parse_file(golden("configs/rope.json"), &why);
+  EXPECT(cases && json_array_size(cases) >= 30);
+  for (size_t i = 0; i < json_array_size(cases); i++) {
+    const json_t *one = json_array_get(cases, i), *want = json_object_get(one, "frequencies");
+    char *text = json_dumps(json_object_get(one, "config"), 0), path[4096];
+    HfConfig hf = read_text(text);
+    ModelConfig model = setup_model_from_hf(&hf);
+    double *got = arena_array(arena, double, model.head_dim / 2);
+    model_rope_frequencies(&model, json_integer_value(json_object_get(one, "positions")), got);
+    EXPECT(hf.n_warnings == 0 && (int64_t)json_array_size(want) == model.head_dim / 2);
+    for (int64_t k = 0; k < model.head_dim / 2; k++)
+      EXPECT_NEAR(got[k] / json_number_value(json_array_get(want, (size_t)k)), 1, 3e-6);
+    if (hf.rope.kind == ROPE_YARN)
+      EXPECT_NEAR(model.rope.attention_factor, json_number_value(json_object_get(one, "attention_factor")), 1e-12);
+    kinds[hf.rope.kind]++;
+    snprintf(path, sizeof path, "%s/config.json", check_folder());
+    EXPECT(try_hf_config_write(path, &hf, &why)); /* and what a checkpoint keeps of it is the same */
+    HfConfig back = hf_config_read(arena, path);
+    EXPECT(back.n_warnings == 0 && !memcmp(&back.rope, &hf.rope, sizeof hf.rope));
+    free(text);
   }
-  safetensors_close(s);
+  for (RopeKind k = 0; k < ROPE_KINDS; k++) EXPECT(kinds[k] >= 4);
+  json_decref(cases);
 }
 
-TEST(near_names_are_no_names) {
-  const char *bad[] = {"",
-                       "model.layers.0",
-                       "model.layers..input_layernorm.weight",
-                       "model.layers.01.mlp.up_proj.weight",
-                       "model.layers.-1.mlp.up_proj.weight",
-                       "model.layers.99999999999.mlp.up_proj.weight",
-                       "lm_head.weights",
-                       "model.layers.0.mlp.up_proj.bias",
-                       "model.norm"};
-  NameKind kind;
-  int layer;
-  for (size_t i = 0; i < sizeof bad / sizeof *bad; i++) EXPECT(!name_parse(bad[i], &kind, &layer));
+TEST(names_know_what_is_tied_and_what_is_no_weight) {
+  EXPECT(name_is_embedding("model.embed_tokens.weight") && name_is_embedding("transformer.wte.weight"));
+  EXPECT(!name_is_embedding("transformer.wpe.weight") && !name_is_embedding(name_head));
+  EXPECT(name_is_constant("model.layers.0.self_attn.rotary_emb.inv_freq") && name_is_constant("transformer.h.0.attn.bias"));
+  EXPECT(name_is_constant("h.11.attn.masked_bias") && !name_is_constant("transformer.h.0.attn.c_attn.bias"));
 }
