@@ -3,6 +3,7 @@
 #ifndef IO_TOKEN_FILE_H
 #define IO_TOKEN_FILE_H
 
+#include <stdbool.h>
 #include <stddef.h>
 #include <stdint.h>
 
@@ -10,6 +11,10 @@ _Static_assert(__BYTE_ORDER__ == __ORDER_LITTLE_ENDIAN__, "token files are littl
 
 /* Header: magic, version, count, zeros. */
 enum { TOKEN_HEADER_INTS = 256, TOKEN_HEADER_BYTES = 1024 };
+
+/* Where in the header a note lies: its magic and version, the vocabulary, and two hashes of 32 bytes. */
+enum { TOKEN_NOTE_AT = 8, TOKEN_NOTE_TOKENIZER = 16, TOKEN_NOTE_JOB = 24, TOKEN_NOTE_HASH = 32, TOKEN_NOTE_VERSION = 1 };
+static const int32_t token_note_magic = 0x6e747068; /* "hptn" */
 
 typedef struct TokenFormat {
   int32_t magic, version;
@@ -24,5 +29,10 @@ static inline const TokenFormat *token_format(int32_t magic) {
     if (token_formats[i].magic == magic) return &token_formats[i];
   return NULL;
 }
+
+struct TokenNote;
+/* From a header; false: it has none. */
+bool token_note_read(const int32_t header[TOKEN_HEADER_INTS], struct TokenNote *note);
+void token_note_write(const struct TokenNote *note, int32_t header[TOKEN_HEADER_INTS]);
 
 #endif

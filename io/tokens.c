@@ -25,6 +25,8 @@ typedef struct File {
   size_t nbytes;            /* mapped */
   int64_t start, n;         /* ids: before this file, in it */
   int width, header;        /* bytes */
+  bool noted;
+  TokenNote note;
 } File;
 
 struct Tokens {
@@ -93,6 +95,7 @@ static bool read_layout(File *f, const int32_t *start, size_t n, uint64_t size, 
   f->width = format->width;
   f->header = TOKEN_HEADER_BYTES;
   f->n = start[2];
+  f->noted = token_note_read(start, &f->note);
   return true;
 }
 
@@ -119,6 +122,13 @@ static bool add_file(Tokens *t, const char *path, int width, Why *why) {
   bool ok = map_file(&f, fd, width, why);
   close(fd);
   if (!ok) return false;
+  if (f.noted && f.note.vocab > t->vocab) {
+    if (f.map) munmap((void *)f.map, f.nbytes);
+    return why_not(why,
+                   "%s: made by a tokenizer of %" PRId64 " ids, but the vocabulary ends at %" PRId64
+                   "\nhelp: a model with that vocabulary, or tokens of the model's own tokenizer",
+                   path, f.note.vocab, t->vocab - 1);
+  }
   vec_push(t->arena, &t->files, f);
   t->n += f.n; /* a file is under 2^63 bytes, and so are all that one process can map */
   return true;
@@ -171,6 +181,12 @@ void tokens_close(Tokens *t) {
 
 int64_t tokens_n(const Tokens *t) { return t->n; }
 int tokens_files(const Tokens *t) { return t->files.n; }
+
+const char *tokens_note(const Tokens *t, int i, const TokenNote **note) {
+  const File *f = &t->files.at[i];
+  *note = f->noted ? &f->note : NULL;
+  return f->path;
+}
 
 int64_t tokens_samples(const Tokens *t, int64_t S) {
   CHECK(S > 0);

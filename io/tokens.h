@@ -2,7 +2,8 @@
 /* Token data: files of token ids, memory-mapped and read as one stream; which sample comes when; and the writer.
  *
  * A file is llm.c's (256 little-endian int32: magic 20240520, version 1, count, then uint16 ids; or magic 20240801, version 7,
- * count, uint32 ids; its size must match exactly) or headerless: then its width must be told. */
+ * count, uint32 ids; its size must match exactly) or headerless: then its width must be told.  Those made here say in the rest of
+ * the header, which llm.c does not look at, by which tokenizer (TokenNote). */
 #ifndef IO_TOKENS_H
 #define IO_TOKENS_H
 
@@ -10,6 +11,13 @@
 #include <stdint.h>
 
 #include "src/base/fail.h"
+
+/* Who made a file of what; written in its header. */
+typedef struct TokenNote {
+  int64_t vocab;      /* ids are below; 0: not known, and then nothing is noted */
+  char tokenizer[65]; /* tokenizer_hash */
+  char job[65];       /* of the texts and settings, in the same form: the same job makes the same file */
+} TokenNote;
 
 /* --- reading ------------------------------------------------------------------------------------------------------------ */
 
@@ -24,6 +32,8 @@ void tokens_close(Tokens *t); /* NULL is fine */
 
 int64_t tokens_n(const Tokens *t); /* ids in all files */
 int tokens_files(const Tokens *t);
+/* Of file i: its path, and its note; NULL where it has none. */
+const char *tokens_note(const Tokens *t, int i, const TokenNote **note);
 
 /* Whole samples of S+1 ids, each starting S after the one before; an input error when there is none. */
 int64_t tokens_samples(const Tokens *t, int64_t S);
@@ -55,7 +65,12 @@ typedef struct TokensWriter TokensWriter;
 
 /* An llm.c file of ids of width 2 or 4 bytes, written aside and renamed in close.  At most 2^31-1 ids. */
 TokensWriter *tokens_writer_open(const char *path, int width);
+void tokens_writer_note(TokensWriter *w, const TokenNote *note); /* before close */
 void tokens_writer_add(TokensWriter *w, const int32_t *ids, int64_t n);
 void tokens_writer_close(TokensWriter *w);
+
+/* Whether a file is there already: not at all, or torn; whole and of this job, with its number of ids; or another. */
+typedef enum TokensMade { TOKENS_NOT_MADE, TOKENS_MADE, TOKENS_OTHER } TokensMade;
+TokensMade tokens_made(const char *path, const TokenNote *note, int width, int64_t *n);
 
 #endif

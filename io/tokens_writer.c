@@ -4,6 +4,7 @@
 #include <fcntl.h>
 #include <stdio.h>
 #include <string.h>
+#include <sys/stat.h>
 #include <unistd.h>
 
 #include "io/token_file.h"
@@ -15,9 +16,60 @@ struct TokensWriter {
   Arena *arena;
   const char *path, *aside;
   const TokenFormat *format;
+  TokenNote note;
   int fd;
   int64_t n;
 };
+
+/* --- notes ---------------------------------------------------------------------------------------------------------------- */
+
+static void hash_write(const char *hex, int32_t *at) {
+  for (int i = 0; i < TOKEN_NOTE_HASH; i++) {
+    unsigned byte = 0;
+    sscanf(hex + 2 * i, "%2x", &byte);
+    ((unsigned char *)at)[i] = (unsigned char)byte;
+  }
+}
+
+static void hash_read(const int32_t *at, char hex[65]) {
+  for (int i = 0; i < TOKEN_NOTE_HASH; i++) snprintf(hex + 2 * i, 3, "%02x", ((const unsigned char *)at)[i]);
+}
+
+bool token_note_read(const int32_t header[TOKEN_HEADER_INTS], TokenNote *note) {
+  const int32_t *at = header + TOKEN_NOTE_AT;
+  if (at[0] != token_note_magic || at[1] != TOKEN_NOTE_VERSION || at[2] < 1) return false;
+  note->vocab = at[2];
+  hash_read(header + TOKEN_NOTE_TOKENIZER, note->tokenizer);
+  hash_read(header + TOKEN_NOTE_JOB, note->job);
+  return true;
+}
+
+void token_note_write(const TokenNote *note, int32_t header[TOKEN_HEADER_INTS]) {
+  int32_t *at = header + TOKEN_NOTE_AT;
+  at[0] = token_note_magic;
+  at[1] = TOKEN_NOTE_VERSION;
+  at[2] = (int32_t)note->vocab;
+  hash_write(note->tokenizer, header + TOKEN_NOTE_TOKENIZER);
+  hash_write(note->job, header + TOKEN_NOTE_JOB);
+}
+
+TokensMade tokens_made(const char *path, const TokenNote *note, int width, int64_t *n) {
+  int32_t header[TOKEN_HEADER_INTS] = {0};
+  struct stat info;
+  TokenNote found;
+  int fd = open(path, O_RDONLY | O_CLOEXEC);
+  if (fd < 0) return TOKENS_NOT_MADE;
+  ssize_t there = fstat(fd, &info) ? -1 : pread(fd, header, sizeof header, 0);
+  close(fd);
+  const TokenFormat *format = token_format(header[0]);
+  if (!there || (format && there < TOKEN_HEADER_BYTES)) return TOKENS_NOT_MADE;
+  if (!format || format->width != width || !token_note_read(header, &found)) return TOKENS_OTHER;
+  if (strcmp(found.job, note->job) || strcmp(found.tokenizer, note->tokenizer)) return TOKENS_OTHER;
+  *n = header[2];
+  return info.st_size == TOKEN_HEADER_BYTES + *n * width ? TOKENS_MADE : TOKENS_NOT_MADE;
+}
+
+/* --- writing -------------------------------------------------------------------------------------------------------------- */
 
 static _Noreturn void fail_write(const TokensWriter *w, int error) {
   unlink(w->aside);
@@ -35,6 +87,8 @@ TokensWriter *tokens_writer_open(const char *path, int width) {
   if (w->fd < 0) fail_write(w, errno);
   return w;
 }
+
+void tokens_writer_note(TokensWriter *w, const TokenNote *note) { w->note = *note; }
 
 void tokens_writer_add(TokensWriter *w, const int32_t *ids, int64_t n) {
   if (n > INT32_MAX - w->n) {
@@ -59,6 +113,7 @@ void tokens_writer_add(TokensWriter *w, const int32_t *ids, int64_t n) {
 
 void tokens_writer_close(TokensWriter *w) {
   int32_t header[TOKEN_HEADER_INTS] = {w->format->magic, w->format->version, (int32_t)w->n};
+  if (w->note.vocab) token_note_write(&w->note, header);
   Why why;
   if (!fd_write_at(w->fd, header, sizeof header, 0) || fsync(w->fd) || close(w->fd) || rename(w->aside, w->path))
     fail_write(w, errno);

@@ -10,6 +10,7 @@ tests=${1-}
 needs() {
   cat << 'END'
 command gcc gcc
+command g++ g++
 command make make
 command autoconf autoconf
 command automake automake
@@ -23,6 +24,9 @@ module hdf5-openmpi libhdf5-openmpi-dev
 module yaml-0.1 libyaml-dev
 module jansson libjansson-dev
 module pmix libpmix-dev
+module libpcre2-8 libpcre2-dev
+module icu-uc libicu-dev
+module sentencepiece libsentencepiece-dev
 library libdnnl.so. libdnnl
 header stdio.h libc6-dev
 END

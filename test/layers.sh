@@ -3,7 +3,7 @@
 # Checks the shape of the tree and prints what breaks it, "FILE:LINE: why"; ends with 1 when there is something.
 #   test/layers.sh [ROOT]        all checks; ROOT is the top of the sources
 #   test/layers.sh ROOT CHECK…   of includes, models, licence, length, lists, format
-# includes: both columns of the table of rooms in ARCHITECTURE.md.  models: only src/model, io/names and io/hf_fields.c know a model by
+# includes: both columns of the table of rooms in ARCHITECTURE.md.  models: only src/model, io/names, io/hf_fields.c and io/tok_families.c know a model by
 # name (comments and examples in the help apart).  licence: an SPDX line in every source.  length: at most 800 lines.  lists:
 # every source, script and case is in Makefile.am, every test program in test/plan too.  format: clang-format 14 changes nothing (another
 # version formats otherwise, so without 14 this check only says that it did not run).
@@ -18,15 +18,16 @@ libc='aio assert cpuid ctype dirent dlfcn elf endian errno execinfo fcntl fenv f
 inttypes iso646 langinfo libgen limits link locale malloc math netdb poll pthread pwd regex sched search semaphore
 setjmp signal spawn stdalign stdarg stdatomic stdbool stddef stdint stdio stdlib stdnoreturn string strings sysexits
 syslog termios tgmath threads time uchar ucontext unistd utime wchar wctype wordexp'
+cxx='exception string vector' # of the C++ library
 
-sources() { find src kernels io test -name '*.[ch]' -o -name '*.cu' -o -name '*.cuh' 2> /dev/null | sort; }
+sources() { find src kernels io test -name '*.[ch]' -o -name '*.cc' -o -name '*.cu' -o -name '*.cuh' 2> /dev/null | sort; }
 scripts() {
   echo autogen.sh configure.ac Makefile.am | tr ' ' '\n'
   find .ci jobs src kernels test -type f \( -name '*.slurm' -o -name '*.sh' -o -name '*.py' -o -path '.ci/*' \)
 }
 
 check_includes() {
-  sources | xargs awk -v libc="$libc" '
+  sources | xargs awk -v libc="$libc" -v cxx="$cxx" '
     function room_of(path,   part) {
       split(path, part, "/")
       return part[1] == "src" ? part[1] "/" part[2] : part[1]
@@ -35,6 +36,8 @@ check_includes() {
     BEGIN {
       n = split(libc, names)
       for (i = 1; i <= n; i++) system_header[names[i] ".h"] = 1
+      n = split(cxx, names)
+      for (i = 1; i <= n; i++) system_header[names[i]] = 1
       while ((status = getline line < "ARCHITECTURE.md") > 0) {
         if (line ~ /<!-- rooms/) inside = 1
         if (line ~ /<!-- end of rooms/) inside = 0
@@ -73,7 +76,7 @@ check_includes() {
 }
 
 check_models() {
-  find src kernels io \( -name '*.[ch]' -o -name '*.cu' \) ! -path 'src/model/*' ! -path 'io/names.?' ! -path io/hf_fields.c | sort | xargs awk '
+  find src kernels io \( -name '*.[ch]' -o -name '*.cu' \) ! -path 'src/model/*' ! -path 'io/names.?' ! -path io/hf_fields.c ! -path io/tok_families.c | sort | xargs awk '
     {
       text = tolower($0)
       gsub(/\.example = "[^"]*"/, "", text)
@@ -81,7 +84,7 @@ check_models() {
       gsub(/\/\*([^*]|\*[^\/])*\*\//, "", text)
       inside = sub(/\/\*.*/, "", text)
       if (match(text, /(^|[^a-z])(llama|mistral|mixtral|qwen|gpt|gemma|falcon|deepseek|phi)[0-9]*([^a-z]|$)/))
-        print FILENAME ":" FNR ": names a model; src/model, io/names and io/hf_fields.c know models, nothing else does"
+        print FILENAME ":" FNR ": names a model; src/model, io/names, io/hf_fields.c and io/tok_families.c know models, nothing else does"
     }'
 }
 

@@ -35,7 +35,7 @@ test_program_links_nothing_of_cuda() {
 test_configure_asks_the_wrapper_compilers() {
   local module
   mkdir pc
-  for module in yaml-0.1 jansson; do cp "$(pkg-config --variable=pcfiledir $module)/$module.pc" pc; done
+  for module in yaml-0.1 jansson libpcre2-8 icu-uc sentencepiece; do cp "$(pkg-config --variable=pcfiledir $module)/$module.pc" pc; done
   expect_run 0 env PKG_CONFIG_LIBDIR=pc "$srcdir/configure" --without-pmix
   expect_out 'MPI and parallel HDF5 link together... yes'
 }

@@ -29,6 +29,7 @@ void words_refuse_keys(const char *command, int argc, char **argv, const char *c
 
 int cmd_ckpt(int argc, char **argv);
 int cmd_config(int argc, char **argv);
+int cmd_detokenize(int argc, char **argv);
 int cmd_generate(int argc, char **argv);
 int cmd_help(int argc, char **argv);
 int cmd_ir(int argc, char **argv);

@@ -24,8 +24,17 @@ const Command commands[] = {
      "it does not fit; --sweep: other strategies and micro-batches; --memory-snapshot: for PyTorch's memory viewer; needs no ranks "
      "and no GPU",
      false, cmd_plan},
-    {"tokenize", "before", "OUT.bin TEXT ...", "makes a token file of text files, a token a byte; - is standard input", false,
-     cmd_tokenize},
+    {"tokenize", "before",
+     "--tokenizer T INPUT ... --out PREFIX [--field NAME] [--lines] [--bos] [--no-eos] [--threads N] [--shards N] | --tokenizer T "
+     "--print [--add-special-tokens] | OUT.bin TEXT ...",
+     "makes token files of text files, *.jsonl files (their field NAME, by default text) and folders, each document with the "
+     "tokenizer's end token behind it; goes on where it was stopped; T is a tokenizer.json, a *.model, a *.tiktoken (with "
+     "--pattern "
+     "FAMILY or a regular expression where it is not known), a folder with one, or bytes; --lines: a line of text is a document; "
+     "--print: JSON strings on standard input, one a line, become arrays of ids; OUT.bin TEXT: a token a byte, - is standard input",
+     true, cmd_tokenize},
+    {"detokenize", "before", "--tokenizer T", "JSON arrays of ids on standard input, one a line, become JSON strings", false,
+     cmd_detokenize},
     {"train", "during", RUN_WORDS, "trains, or goes on where the run's newest checkpoint is; the default command", true, cmd_train},
     {"ckpt", "after", "ls|show|verify FOLDER | diff FOLDER FOLDER | copy FOLDER TO_FOLDER",
      "the checkpoints of a run (its newest) or a step folder: listed, described, checked against their checksums, compared tensor "

@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* hpctrain tokenize: text files, one after another, become one token file in which every byte is a token (vocabulary 256).
- * The order-0 entropy of the bytes is what a model that knows only their frequencies would pay: the loss to beat. */
+/* hpctrain tokenize: text becomes token files, by a tokenizer; or, in short, one token file in which every byte is a token
+ * (vocabulary 256), text after text.  The order-0 entropy of the bytes is what a model that knows only their frequencies would pay:
+ * the loss to beat. */
 #include <errno.h>
 #include <fcntl.h>
 #include <inttypes.h>
@@ -12,8 +13,11 @@
 #include "io/tokens.h"
 #include "src/base/fail.h"
 #include "src/cmd/cmd.h"
+#include "src/cmd/tokenize.h"
 
-static const char usage[] = "usage: hpctrain tokenize OUT.bin TEXT ...   (- is standard input)";
+static const char usage[] =
+    "usage: hpctrain tokenize OUT.bin TEXT ...   (bytes; - is standard input), or\n"
+    "      hpctrain tokenize --tokenizer T INPUT ... --out PREFIX, or hpctrain tokenize --tokenizer T --print";
 
 static void add_file(TokensWriter *out, const char *path, int64_t count[256]) {
   unsigned char bytes[65536];
@@ -42,7 +46,7 @@ static double entropy_bits(const int64_t count[256], int64_t n) {
   return bits;
 }
 
-int cmd_tokenize(int argc, char **argv) {
+static int tokenize_bytes(int argc, char **argv) {
   int64_t count[256] = {0}, n = 0;
   if (argc < 3 || (argv[1][0] == '-' && argv[1][1])) fail(FAIL_INPUT, "an output file and text files are wanted\nhelp: %s", usage);
   for (int i = 2; i < argc; i++) { /* before anything is written */
@@ -56,4 +60,76 @@ int cmd_tokenize(int argc, char **argv) {
   printf("data   %.3g MB, %" PRId64 " tokens, order-0 entropy %.2f bits/byte\n", (double)n * 1e-6, n, entropy_bits(count, n));
   printf("wrote  %s\n", argv[1]);
   return 0;
+}
+
+/* --- with a tokenizer ----------------------------------------------------------------------------------------------------------
+ */
+
+Tokenizer *tokenize_open(const char *path, const char *pattern, const char *how) {
+  Tokenizer *t;
+  Why why;
+  if (!path || !*path)
+    fail(FAIL_INPUT, "--tokenizer is wanted: tokenizer.json, *.model, *.tiktoken, a folder with one, or bytes\nhelp: %s", how);
+  if (!try_tokenizer_open(path, pattern, &t, &why)) fail(FAIL_INPUT, "%s", why.text);
+  return t;
+}
+
+static int32_t role(const Tokenizer *t, TokenizerRole which, const char *what, const char *remedy) {
+  int32_t id = tokenizer_special(t, which);
+  if (id < 0) fail(FAIL_INPUT, "%s knows no %s\nhelp: %s", tokenizer_path(t), what, remedy);
+  return id;
+}
+
+typedef struct Words {
+  const char *tokenizer, *pattern, *out, *field;
+  bool print, special, bos, no_eos, lines;
+  int threads, shards;
+} Words;
+
+static Words take_words(int *argc, char **argv) {
+  Words w = {.tokenizer = words_take(argc, argv, "--tokenizer"),
+             .pattern = words_take(argc, argv, "--pattern"),
+             .out = words_take(argc, argv, "--out"),
+             .field = words_take(argc, argv, "--field"),
+             .threads = words_take_number(argc, argv, "--threads", 0),
+             .shards = words_take_number(argc, argv, "--shards", 0),
+             .print = words_take_flag(argc, argv, "--print"),
+             .special = words_take_flag(argc, argv, "--add-special-tokens"),
+             .bos = words_take_flag(argc, argv, "--bos"),
+             .no_eos = words_take_flag(argc, argv, "--no-eos"),
+             .lines = words_take_flag(argc, argv, "--lines")};
+  for (int i = 1; i < *argc; i++)
+    if (argv[i][0] == '-' && argv[i][1]) fail(FAIL_INPUT, "what is '%.60s'?\nhelp: hpctrain help tokenize", argv[i]);
+  return w;
+}
+
+/* Bytes have no token to end a document with, so theirs follow one another. */
+static int files(const Words *w, const Tokenizer *t, int argc, char **argv) {
+  bool bytes = !strcmp(tokenizer_kind(t), "bytes");
+  TokenizeOptions o = {
+      .out = w->out, .field = w->field ? w->field : "text", .bos = -1, .eos = -1, .lines = w->lines, .shards = w->shards};
+  if (!w->out || !*w->out) fail(FAIL_INPUT, "--out is wanted: how the names of the token files begin\nhelp: %s", usage);
+  if (w->special)
+    fail(FAIL_INPUT, "--add-special-tokens is for --print\nhelp: --bos and --no-eos say what documents begin and end with");
+  if (argc < 2) fail(FAIL_INPUT, "text files, *.jsonl files or folders are wanted\nhelp: %s", usage);
+  if (w->bos) o.bos = role(t, TOKENIZER_BOS, "token that begins a text", "leave --bos out");
+  if (!w->no_eos && !bytes)
+    o.eos = role(t, TOKENIZER_EOS, "token that ends a document", "--no-eos lets documents follow one another");
+  Comm *comm = comm_is_launched() ? comm_boot(&argc, &argv) : comm_self();
+  o.threads = w->threads ? w->threads : comm_core_share(comm);
+  int status = tokenize_files(comm, t, &o, argv + 1, argc - 1);
+  comm_close(comm);
+  return status;
+}
+
+int cmd_tokenize(int argc, char **argv) {
+  int given = argc;
+  Words w = take_words(&argc, argv);
+  if (argc == given) return tokenize_bytes(argc, argv);
+  Tokenizer *t = tokenize_open(w.tokenizer, w.pattern, usage);
+  if (w.print && (argc > 1 || w.out || w.field || w.bos || w.no_eos || w.lines || w.threads || w.shards))
+    fail(FAIL_INPUT, "--print reads standard input and takes --tokenizer, --pattern and --add-special-tokens alone");
+  int status = w.print ? tokenize_print(t, w.special) : files(&w, t, argc, argv);
+  tokenizer_close(t);
+  return status;
 }

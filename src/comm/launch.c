@@ -14,14 +14,19 @@ static int64_t env_int(const char *name, int64_t otherwise) {
   return text && num_parse_int(text, &value) ? value : otherwise;
 }
 
-int launch_rank(void) {
+/* -1: no launcher tells one. */
+static int told_rank(void) {
   static const char *const names[] = {"PMIX_RANK", "OMPI_COMM_WORLD_RANK", "PMI_RANK", "SLURM_PROCID"};
   for (size_t i = 0; i < sizeof names / sizeof *names; i++) {
     int64_t rank = env_int(names[i], -1);
     if (rank >= 0 && rank < 1 << 30) return (int)rank;
   }
-  return 0;
+  return -1;
 }
+
+int launch_rank(void) { return told_rank() < 0 ? 0 : told_rank(); }
+
+bool comm_is_launched(void) { return told_rank() >= 0; }
 
 bool launch_is_split(void) {
   return getenv("SLURM_PROCID") && !getenv("PMIX_RANK") && !getenv("OMPI_COMM_WORLD_RANK") && !getenv("PMI_RANK") &&

@@ -2,50 +2,13 @@
 /* Finding the CUDA module.  The program itself links nothing of CUDA, so that one installation serves login, CPU and GPU
  * nodes; what it needs of it is loaded here, when a cuda device is opened. */
 #include <dlfcn.h>
-#include <limits.h>
-#include <stdio.h>
 #include <string.h>
 #include <unistd.h>
 
-#include "src/base/text.h"
+#include "src/base/module.h"
 #include "src/dev/back.h"
 
 static const char module_name[] = "hpctrain_cuda.so";
-
-/* The folder of this program, with a "/" at its end. */
-static void program_folder(char out[PATH_MAX]) {
-  ssize_t n = readlink("/proc/self/exe", out, PATH_MAX - 1);
-  out[n < 0 ? 0 : n] = 0;
-  char *slash = strrchr(out, '/');
-  out[slash ? slash - out + 1 : 0] = 0;
-}
-
-static bool try_open(const char *path, void **handle, Text *tried) {
-  *handle = NULL;
-  if (access(path, F_OK)) {
-    text_printf(tried, "   %s: not there\n", path);
-    return false;
-  }
-  *handle = dlopen(path, RTLD_NOW | RTLD_LOCAL);
-  if (!*handle) text_printf(tried, "   %s\n", dlerror());
-  return *handle != NULL;
-}
-
-static void *module_open(const char *file, Text *tried) {
-  char folder[PATH_MAX], path[PATH_MAX + 64];
-  void *handle;
-  if (file) {
-    try_open(file, &handle, tried);
-    return handle;
-  }
-  program_folder(folder);
-  const char *places[][2] = {{folder, ""}, {folder, "../lib/hpctrain/"}, {PKGLIBDIR, "/"}};
-  for (size_t i = 0; i < sizeof places / sizeof *places; i++) {
-    snprintf(path, sizeof path, "%s%s%s", places[i][0], places[i][1], module_name);
-    if (try_open(path, &handle, tried)) return handle;
-  }
-  return NULL;
-}
 
 static void *handle;
 
@@ -55,7 +18,7 @@ const CudaModule *cuda_module_try(const char *file, Why *why) {
   if (module) return module;
   Text tried = {0};
   text_printf(&tried, "%s", "");
-  handle = module_open(file, &tried);
+  handle = module_open(module_name, file, &tried);
   if (!handle)
     why_not(why,
             "CUDA cannot be used: its part of the program, %s, does not load\n%shelp: where it is not there, build it: configure "

@@ -1,0 +1,170 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* Shards of tokens from files: rank r of R makes every R-th.  A shard that is whole and of the same texts and settings is kept, so
+ * that the same command goes on where it was stopped. */
+#include <inttypes.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/stat.h>
+
+#include "src/base/clock.h"
+#include "src/base/file.h"
+#include "src/base/hash.h"
+#include "src/cmd/tokenize_shard.h"
+#include "src/report/human.h"
+
+enum { NARROW = 65536, SHARDS_MOST = 99999, SPEAK_EVERY = 10 };     /* ids of 16 bits; seconds */
+static const int64_t shard_least = 8 << 20, shard_most = 256 << 20; /* bytes of text, where nobody says */
+enum { SHARDS_USUAL = 64 };
+
+typedef struct Job {
+  Arena *arena;
+  Comm *comm;
+  const Tokenizer *t;
+  const TokenizeOptions *o;
+  Sources sources;
+  Shards shards;
+  bool single; /* one file of the name that was given */
+  int width;
+  TokenizerWork **works;
+  double begin, spoke;
+  int64_t todo, done; /* bytes of text of this rank */
+  int64_t tokens;
+} Job;
+
+typedef struct Totals {
+  int64_t tokens, documents, kept;
+} Totals;
+
+static const char *shard_path(const Job *j, int i) {
+  return j->single ? j->o->out : arena_printf(j->arena, "%s-%05d.bin", j->o->out, i);
+}
+
+static TokenNote shard_note(const Job *j, int i) {
+  TokenNote note = {.vocab = tokenizer_vocab(j->t)};
+  const TokenizeOptions *o = j->o;
+  const char *settings =
+      arena_printf(j->arena, "1 %s bos %d eos %d lines %d field %s", tokenizer_hash(j->t), o->bos, o->eos, o->lines, o->field);
+  snprintf(note.tokenizer, sizeof note.tokenizer, "%s", tokenizer_hash(j->t));
+  shard_hash(&j->shards.at[i], settings, note.job);
+  return note;
+}
+
+/* --- before anything is written
+ * --------------------------------------------------------------------------------------------------- */
+
+static void make_folder(const Job *j) {
+  const char *slash = strrchr(j->o->out, '/');
+  Why why;
+  if (slash && slash > j->o->out && !try_folder_make(arena_strndup(j->arena, j->o->out, (size_t)(slash - j->o->out)), &why))
+    fail(FAIL_MACHINE, "%s", why.text);
+}
+
+static void cut(Job *j, char **inputs, int n) {
+  for (int i = 0; i < n; i++) sources_add(j->arena, &j->sources, inputs[i], j->o->lines);
+  int64_t all = sources_size(&j->sources), most = j->o->shards ? (all + j->o->shards - 1) / j->o->shards : 0;
+  if (!all) fail(FAIL_INPUT, "%s%s: no text is there", inputs[0], n > 1 ? " and the others" : "");
+  size_t length = strlen(j->o->out);
+  j->single = length > 4 && !strcmp(j->o->out + length - 4, ".bin");
+  if (!most)
+    most = all / SHARDS_USUAL < shard_least ? shard_least : all / SHARDS_USUAL > shard_most ? shard_most : all / SHARDS_USUAL;
+  shards_cut(j->arena, &j->sources, j->single ? INT64_MAX : most, &j->shards);
+  if (j->shards.n > SHARDS_MOST) fail(FAIL_INPUT, "%d shards are too many\nhelp: fewer --shards", j->shards.n);
+}
+
+/* A shard that is whole and the job's own counts; one of another job is nobody's to overwrite. */
+static bool is_made(const Job *j, int i, int64_t *tokens) {
+  TokenNote note = shard_note(j, i);
+  TokensMade made = tokens_made(shard_path(j, i), &note, j->width, tokens);
+  if (made == TOKENS_OTHER)
+    fail(FAIL_INPUT, "%s is there, of other texts or settings\nhelp: remove it, or another --out", shard_path(j, i));
+  return made == TOKENS_MADE;
+}
+
+static bool *find_made(Job *j, Totals *totals) {
+  Sha256 hash;
+  sha256_init(&hash);
+  bool *made = arena_array(j->arena, bool, j->shards.n);
+  for (int i = 0; i < j->shards.n; i++) {
+    int64_t tokens = 0;
+    sha256_add_text(&hash, shard_note(j, i).job);
+    made[i] = is_made(j, i, &tokens);
+    bool mine = i % comm_size(j->comm) == comm_rank(j->comm);
+    if (mine && made[i]) *totals = (Totals){totals->tokens + tokens, totals->documents, totals->kept + 1};
+    if (mine && !made[i]) j->todo += j->shards.at[i].size;
+  }
+  comm_agree(j->comm, sha256_u64(&hash), "the texts to tokenize");
+  struct stat info;
+  if (!j->single && !stat(shard_path(j, j->shards.n), &info))
+    fail(FAIL_INPUT, "%s is there, and these texts make no such shard\nhelp: remove it, or another --out",
+         shard_path(j, j->shards.n));
+  return made;
+}
+
+/* --- work
+ * --------------------------------------------------------------------------------------------------------------------------- */
+
+static void speak(void *self, int64_t nbytes, int64_t tokens) {
+  Job *j = self;
+  char done[HUMAN_TEXT], all[HUMAN_TEXT], count[HUMAN_TEXT], left[HUMAN_TEXT];
+  j->done += nbytes;
+  j->tokens += tokens;
+  double now = clock_seconds(), spent = now - j->begin;
+  if (comm_rank(j->comm) || now - j->spoke < SPEAK_EVERY) return;
+  j->spoke = now;
+  fprintf(stderr, "tokenize  %s of %s, %s tokens, %.1f MB/s%s, %s left\n", human_bytes((double)j->done, done),
+          human_bytes((double)j->todo, all), human_count((double)j->tokens, count), (double)j->done / spent * 1e-6,
+          comm_size(j->comm) > 1 ? " (rank 0)" : "", human_duration(spent * (double)(j->todo - j->done) / (double)j->done, left));
+}
+
+static void make_shard(Job *j, int i, Totals *totals) {
+  TokenNote note = shard_note(j, i);
+  TokensWriter *out = tokens_writer_open(shard_path(j, i), j->width);
+  tokens_writer_note(out, &note);
+  ShardMade made = shard_make(&j->shards.at[i], j->o, j->works, out, speak, j);
+  tokens_writer_close(out);
+  totals->tokens += made.tokens;
+  totals->documents += made.documents;
+}
+
+static void tell(const Job *j, const Totals *totals) {
+  char size[HUMAN_TEXT], documents[HUMAN_TEXT], tokens[HUMAN_TEXT];
+  double spent = clock_seconds() - j->begin, all = (double)sources_size(&j->sources);
+  printf("data   %s in %d file%s; %s tokens, %.2f bytes each", human_bytes(all, size), j->sources.n, j->sources.n > 1 ? "s" : "",
+         human_count((double)totals->tokens, tokens), all / (double)(totals->tokens ? totals->tokens : 1));
+  if (totals->documents) printf("; %s documents in %.1f s", human_count((double)totals->documents, documents), spent);
+  printf("\nends   ");
+  if (j->o->bos >= 0) printf("%d before and ", j->o->bos);
+  if (j->o->eos >= 0)
+    printf("%d behind each document\n", j->o->eos);
+  else
+    printf("none behind documents\n");
+  printf("wrote  %s", shard_path(j, 0));
+  if (j->shards.n > 1) printf(" … %s", shard_path(j, j->shards.n - 1));
+  printf(", uint%d", 8 * j->width);
+  if (totals->kept) printf("; %" PRId64 " of %d were there", totals->kept, j->shards.n);
+  printf("\n");
+}
+
+int tokenize_files(Comm *comm, const Tokenizer *t, const TokenizeOptions *o, char **inputs, int n) {
+  Job j = {.arena = arena_open(), .comm = comm, .t = t, .o = o, .width = tokenizer_vocab(t) <= NARROW ? 2 : 4};
+  Totals totals = {0};
+  int rank = comm_rank(comm), size = comm_size(comm);
+  cut(&j, inputs, n);
+  make_folder(&j);
+  bool *made = find_made(&j, &totals);
+  comm_barrier(comm); /* all have looked before anybody writes */
+  j.works = arena_array(j.arena, TokenizerWork *, o->threads);
+  for (int i = 0; i < o->threads; i++) j.works[i] = tokenizer_work_open(t);
+  j.begin = j.spoke = clock_seconds();
+  for (int i = rank; i < j.shards.n; i += size)
+    if (!made[i]) make_shard(&j, i, &totals);
+  Totals *all = arena_array(j.arena, Totals, size), sum = {0};
+  comm_gather(comm, &totals, sizeof totals, all);
+  for (int r = 0; r < size; r++)
+    sum = (Totals){sum.tokens + all[r].tokens, sum.documents + all[r].documents, sum.kept + all[r].kept};
+  if (!rank) tell(&j, &sum);
+  for (int i = 0; i < o->threads; i++) tokenizer_work_close(j.works[i]);
+  arena_close(j.arena);
+  return 0;
+}

@@ -1,0 +1,197 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* One shard: its parts are cut into chunks of about a megabyte, threads take them in order, and what they made is written in order;
+ * a thread that is far ahead waits, so that a bounded number of chunks is held. */
+#include <errno.h>
+#include <fcntl.h>
+#include <inttypes.h>
+#include <pthread.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/mman.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include "io/json.h"
+#include "io/tokens.h"
+#include "src/cmd/tokenize_shard.h"
+
+enum { CHUNK = 1 << 20, AHEAD = 4 }; /* bytes; chunks a thread that are made and not written */
+
+typedef struct Map {
+  const Source *source;
+  const char *text; /* NULL: empty */
+} Map;
+
+typedef struct Chunk {
+  const Map *map;
+  int64_t begin, end;
+} Chunk;
+
+typedef struct Slot {
+  bool made;
+  Ids ids;
+  int64_t documents;
+} Slot;
+
+typedef struct Pool {
+  Arena *arena;
+  const TokenizeOptions *o;
+  VEC(Chunk) chunks;
+  Slot *slots;
+  int n_slots, next, written; /* chunks */
+  pthread_mutex_t lock;
+  pthread_cond_t moved;
+} Pool;
+
+typedef struct Worker {
+  Pool *pool;
+  TokenizerWork *work;
+  pthread_t thread;
+} Worker;
+
+/* --- texts -------------------------------------------------------------------------------------------------------------------- */
+
+static void map_source(Map *map, const Source *s) {
+  struct stat info;
+  *map = (Map){.source = s};
+  int fd = open(s->path, O_RDONLY | O_CLOEXEC);
+  if (fd < 0 || fstat(fd, &info)) fail(FAIL_INPUT, "%s: %s", s->path, strerror(errno));
+  if (info.st_size != s->size) fail(FAIL_INPUT, "%s has changed meanwhile\nhelp: start again once nobody writes it", s->path);
+  void *at = mmap(NULL, (size_t)s->size, PROT_READ, MAP_PRIVATE, fd, 0);
+  if (at == MAP_FAILED) fail(FAIL_MACHINE, "%s: mmap: %s", s->path, strerror(errno));
+  madvise(at, (size_t)s->size, MADV_SEQUENTIAL);
+  map->text = at;
+  close(fd);
+}
+
+static void cut_chunks(Pool *pool, const Shard *shard, Map *maps) {
+  for (int i = 0; i < shard->parts.n; i++) {
+    const Part *p = &shard->parts.at[i];
+    map_source(&maps[i], p->source);
+    int64_t step = p->source->lines ? CHUNK : p->end - p->begin;
+    for (int64_t at = p->begin; at < p->end; at += step)
+      vec_push(pool->arena, &pool->chunks, (Chunk){&maps[i], at, at + step < p->end ? at + step : p->end});
+  }
+}
+
+static void add_document(Worker *w, const Chunk *c, const char *text, size_t n, Slot *slot) {
+  const TokenizeOptions *o = w->pool->o;
+  Why why;
+  if (!n) return;
+  if (o->bos >= 0) ids_add(&slot->ids, &o->bos, 1);
+  if (!try_tokenizer_encode(w->work, text, n, &slot->ids, &why)) fail(FAIL_INPUT, "%s: %s", c->map->source->path, why.text);
+  if (o->eos >= 0) ids_add(&slot->ids, &o->eos, 1);
+  slot->documents++;
+}
+
+static void add_json(Worker *w, const Chunk *c, const char *line, size_t n, int64_t at, Slot *slot) {
+  const char *field = w->pool->o->field, *path = c->map->source->path;
+  Why why;
+  json_t *json = json_parse(line, n, path, &why);
+  if (!json) fail(FAIL_INPUT, "%s\nhelp: the line at byte %" PRId64 " is no JSON", why.text, at);
+  const json_t *text = json_object_get(json, field);
+  if (!json_is_string(text))
+    fail(FAIL_INPUT, "%s: the line at byte %" PRId64 " has no text '%s'\nhelp: --field names the field of the text", path, at,
+         field);
+  add_document(w, c, json_string_value(text), json_string_length(text), slot);
+  json_decref(json);
+}
+
+static bool is_blank(const char *at, const char *end) {
+  while (at < end && strchr(" \t\r", *at) && *at) at++;
+  return at == end;
+}
+
+/* Lines that begin in the chunk, without their ends. */
+static void add_lines(Worker *w, const Chunk *c, Slot *slot) {
+  const Source *s = c->map->source;
+  const char *text = c->map->text, *end = text + s->size, *at = text + c->begin;
+  if (c->begin && at[-1] != '\n') {
+    at = memchr(at, '\n', (size_t)(end - at));
+    at = at ? at + 1 : end;
+  }
+  while (at < text + c->end) {
+    const char *stop = memchr(at, '\n', (size_t)(end - at)), *next = stop ? stop + 1 : end;
+    if (!stop) stop = end;
+    if (stop > at && stop[-1] == '\r') stop--;
+    if (!s->json)
+      add_document(w, c, at, (size_t)(stop - at), slot);
+    else if (!is_blank(at, stop))
+      add_json(w, c, at, (size_t)(stop - at), at - text, slot);
+    at = next;
+  }
+}
+
+/* --- threads ------------------------------------------------------------------------------------------------------------------ */
+
+/* The next chunk's number, once its slot is free; -1: none is left. */
+static int take_chunk(Pool *p) {
+  pthread_mutex_lock(&p->lock);
+  int i = p->next < p->chunks.n ? p->next++ : -1;
+  while (i >= p->written + p->n_slots) pthread_cond_wait(&p->moved, &p->lock);
+  pthread_mutex_unlock(&p->lock);
+  return i;
+}
+
+static void *run_worker(void *self) {
+  Worker *w = self;
+  Pool *p = w->pool;
+  for (int i; (i = take_chunk(p)) >= 0;) {
+    const Chunk *c = &p->chunks.at[i];
+    Slot *slot = &p->slots[i % p->n_slots];
+    slot->ids.n = 0;
+    slot->documents = 0;
+    if (c->map->source->lines)
+      add_lines(w, c, slot);
+    else
+      add_document(w, c, c->map->text + c->begin, (size_t)(c->end - c->begin), slot);
+    pthread_mutex_lock(&p->lock);
+    slot->made = true;
+    pthread_cond_broadcast(&p->moved);
+    pthread_mutex_unlock(&p->lock);
+  }
+  return NULL;
+}
+
+static void write_chunks(Pool *p, TokensWriter *out, ShardMade *made, ShardProgress *progress, void *self) {
+  for (int i = 0; i < p->chunks.n; i++) {
+    Slot *slot = &p->slots[i % p->n_slots];
+    pthread_mutex_lock(&p->lock);
+    while (!slot->made) pthread_cond_wait(&p->moved, &p->lock);
+    pthread_mutex_unlock(&p->lock);
+    tokens_writer_add(out, slot->ids.at, slot->ids.n);
+    made->tokens += slot->ids.n;
+    made->documents += slot->documents;
+    progress(self, p->chunks.at[i].end - p->chunks.at[i].begin, slot->ids.n);
+    pthread_mutex_lock(&p->lock);
+    slot->made = false;
+    p->written++;
+    pthread_cond_broadcast(&p->moved);
+    pthread_mutex_unlock(&p->lock);
+  }
+}
+
+ShardMade shard_make(const Shard *shard, const TokenizeOptions *o, TokenizerWork **works, TokensWriter *out,
+                     ShardProgress *progress, void *self) {
+  Pool p = {.arena = arena_open(), .o = o, .n_slots = AHEAD * o->threads};
+  ShardMade made = {0};
+  Map *maps = arena_array(p.arena, Map, shard->parts.n);
+  Worker *workers = arena_array(p.arena, Worker, o->threads);
+  p.slots = arena_array(p.arena, Slot, p.n_slots);
+  cut_chunks(&p, shard, maps);
+  CHECK(!pthread_mutex_init(&p.lock, NULL) && !pthread_cond_init(&p.moved, NULL));
+  for (int i = 0; i < o->threads; i++) {
+    workers[i] = (Worker){.pool = &p, .work = works[i]};
+    int error = pthread_create(&workers[i].thread, NULL, run_worker, &workers[i]);
+    if (error) fail(FAIL_MACHINE, "no thread: %s\nhelp: fewer --threads", strerror(error));
+  }
+  write_chunks(&p, out, &made, progress, self);
+  for (int i = 0; i < o->threads; i++) CHECK(!pthread_join(workers[i].thread, NULL));
+  for (int i = 0; i < p.n_slots; i++) ids_close(&p.slots[i].ids);
+  for (int i = 0; i < shard->parts.n; i++) munmap((void *)maps[i].text, (size_t)maps[i].source->size);
+  pthread_cond_destroy(&p.moved);
+  pthread_mutex_destroy(&p.lock);
+  arena_close(p.arena);
+  return made;
+}

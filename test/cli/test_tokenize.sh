@@ -1,0 +1,144 @@
+#!/bin/bash
+# SPDX-License-Identifier: Apache-2.0
+# hpctrain tokenize and detokenize: documents in files and folders, the same tokens by any threads and ranks, going on after a stop.
+. "$(dirname "$0")/../check.sh"
+golden=$srcdir/test/golden/tokenizers
+
+# ids FILE: the ids of a token file of 16 bits, one a line.
+ids() { tail -c +1025 "$1" | od -An -v -tu2 -w2 | tr -d ' '; }
+# printed T: the ids of JSON strings on standard input, one a line.
+printed() { "$hpctrain" tokenize --tokenizer "$1" --print | tr -d '[] ' | tr , '\n'; }
+lines() { sed 's/.*/{"id": 1, "body": "&"}/' "$@"; }
+verses() { seq 1 "$1" | sed 's/.*/& The quick brown fox jumps over the lazy dog & times; then it was said & 日本/'; }
+
+test_a_line_of_json_is_answered_by_its_ids_and_back() {
+  printf '%s\n' '"Hello, world!"' '""' '"a\u0000b <|endoftext|> \ud83d\udc4d"' > in
+  for t in gpt2-style.json llama3-style.json llama2-style.json sp-bpe.model sp-unigram.model; do
+    "$hpctrain" tokenize --tokenizer "$golden/$t" --print < in > ids
+    expect_equal "$(sed -n 2p ids)" '[]'
+    "$hpctrain" detokenize --tokenizer "$golden/$t" < ids > out
+    [ "$t" != "${t%.model}" ] || cmp in <(sed 's/\\uD83D\\uDC4D/\\ud83d\\udc4d/' out)
+  done
+  "$hpctrain" tokenize --tokenizer "$golden/gpt2-style.json" --print < in > ids
+  expect_equal "$(head -n 1 ids)" '[40, 409, 79, 12, 867, 1]'
+}
+
+test_documents_of_a_folder_come_in_order_each_with_its_end() {
+  mkdir -p in/b
+  printf 'first text' > in/a.txt
+  printf 'third\ntext' > in/b/z.txt
+  printf '{"text": "second"}\n\n{"text": ""}\n{"text": "again"}\n' > in/b/a.jsonl
+  printf 'hidden' > in/.hidden
+  expect_run 0 "$hpctrain" tokenize --tokenizer "$golden/llama3-style.json" in --out made/x --bos
+  expect_out '^data .* in 3 files'
+  expect_out '^ends   0 before and 1 behind each document'
+  ids made/x-00000.bin > made/ids
+  for text in 'first text' second again 'third\ntext'; do echo 0; echo "\"$text\"" | printed "$golden/llama3-style.json"; echo 1; done > wanted
+  cmp made/ids wanted
+}
+
+test_lines_are_documents_when_asked() {
+  printf 'one\r\n\ntwo' > in.txt
+  expect_run 0 "$hpctrain" tokenize --tokenizer "$golden/gpt2-style.json" in.txt --out x.bin --lines
+  expect_equal "$(ids x.bin | grep -c '^0$')" 2
+  expect_run 0 "$hpctrain" tokenize --tokenizer "$golden/gpt2-style.json" in.txt --out y.bin --no-eos
+  printf '"one\\r\\n\\ntwo"\n' | printed "$golden/gpt2-style.json" | cmp - <(ids y.bin)
+}
+
+test_any_threads_and_ranks_make_the_same_files() {
+  verses 3000 | lines > a.jsonl
+  verses 2000 > b.txt
+  verses 1000 | lines > c.jsonl
+  set -- --tokenizer "$golden/llama2-style.json" a.jsonl b.txt c.jsonl --field body --shards 5
+  expect_run 0 "$hpctrain" tokenize "$@" --out one/x --threads 1
+  [ "$(ls one | wc -l)" -ge 3 ]
+  expect_run 0 "$hpctrain" tokenize "$@" --out three/x --threads 3
+  diff -r one three
+  for n in 2 3; do
+    expect_run 0 mpi "$n" "$hpctrain" tokenize "$@" --out "ranks$n/x" --threads 2
+    expect_equal "$(grep -c '^data' out)" 1
+    diff -r one "ranks$n"
+  done
+  for file in one/x-*.bin; do ids "$file"; done > all
+  { sed 's/.*"body": \("[^"]*"\).*/\1/' a.jsonl; jq_text < b.txt; sed 's/.*"body": \("[^"]*"\).*/\1/' c.jsonl; } > texts
+  printed_with_end "$golden/llama2-style.json" 2 < texts | cmp - all
+}
+# The whole input as one JSON string; and printed, with an id behind each text.
+jq_text() { printf '"%s\\n"\n' "$(sed -z 's/\n$//; s/\n/\\n/g')"; }
+printed_with_end() { "$hpctrain" tokenize --tokenizer "$1" --print | sed "s/]\$/, $2]/" | tr -d '[] ' | tr , '\n'; }
+
+test_done_shards_are_kept_and_a_torn_one_is_made_again() {
+  verses 4000 > a.txt
+  set -- --tokenizer "$golden/gpt2-style.json" --lines a.txt --shards 4 --out x
+  expect_run 0 "$hpctrain" tokenize "$@"
+  mkdir before
+  cp -p x-*.bin before
+  truncate -s -100 x-00002.bin
+  rm x-00001.bin
+  expect_run 0 "$hpctrain" tokenize "$@"
+  expect_out '2 of 4 were there'
+  for file in x-*.bin; do cmp "$file" "before/$file"; done
+  [ ! x-00000.bin -nt before/x-00000.bin ]
+  expect_run 0 "$hpctrain" tokenize "$@"
+  expect_out '4 of 4 were there'
+  expect_equal "$(find . -name '*.tmp' | wc -l)" 0
+}
+
+test_files_of_another_job_are_never_overwritten() {
+  verses 100 > a.txt
+  set -- --tokenizer "$golden/gpt2-style.json" a.txt --out x
+  expect_run 0 "$hpctrain" tokenize "$@"
+  cp x-00000.bin kept
+  expect_run 2 "$hpctrain" tokenize "$@" --no-eos
+  expect_err '^error: x-00000.bin is there, of other texts or settings'
+  echo more >> a.txt
+  expect_run 2 "$hpctrain" tokenize "$@"
+  cmp kept x-00000.bin
+}
+
+test_bytes_are_a_tokenizer_too() {
+  printf 'a\0\377b' > in
+  expect_run 0 "$hpctrain" tokenize --tokenizer bytes in --out x.bin
+  expect_out '^ends   none'
+  expect_equal "$(ids x.bin | tr '\n' ' ')" '97 0 255 98 '
+}
+
+test_what_is_wrong_is_named() {
+  echo text > in.txt
+  echo '{"other": 1}' > in.jsonl
+  gzip -k in.txt
+  expect_run 2 "$hpctrain" tokenize --tokenizer none.json in.txt --out x
+  expect_err 'none.json: No such file'
+  expect_run 2 "$hpctrain" tokenize --tokenizer in.txt in.txt --out x
+  expect_err 'in.txt: no tokenizer'
+  expect_run 2 "$hpctrain" tokenize --tokenizer "$golden/gpt2-style.json" in.jsonl --out x
+  expect_err "in.jsonl: the line at byte 0 has no text 'text'"
+  expect_run 2 "$hpctrain" tokenize --tokenizer "$golden/gpt2-style.json" in.txt.gz --out x
+  expect_err 'in.txt.gz: .gz files are not read'
+  expect_run 2 "$hpctrain" tokenize --tokenizer "$golden/gpt2-style.json" in.txt --out x --bos
+  expect_err 'knows no token that begins a text'
+  sed 's/"type": "BPE"/"type": "Unigram"/' "$golden/gpt2-style.json" > other.json
+  expect_run 2 "$hpctrain" tokenize --tokenizer other.json in.txt --out x
+  expect_err "model 'Unigram' is not known here"
+  sed 's/"use_regex"/"use_magic"/' "$golden/gpt2-style.json" > other.json
+  expect_run 2 "$hpctrain" tokenize --tokenizer other.json in.txt --out x
+  expect_err "pre_tokenizer ByteLevel: 'use_magic' is not known here"
+  echo '[1, 5000]' > ids
+  status=0
+  "$hpctrain" detokenize --tokenizer "$golden/gpt2-style.json" < ids 2> err || status=$?
+  expect_equal $status 2
+  expect_err 'standard input:1: element 1 is no id of .*gpt2-style.json, which has those below 1024'
+}
+
+test_ids_and_texts_are_those_of_the_libraries() {
+  local status=0
+  python3 "$srcdir/test/cli/compare_tokenizers.py" "$hpctrain" "$golden" 40 "${RANDOM}" > log 2>&1 || status=$?
+  if [ "$status" = 77 ]; then
+    cat log >&2
+    return
+  fi
+  cat log
+  expect_equal "$status" 0
+}
+
+check_main "$@"

@@ -1,0 +1,205 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* Tokenizers against the libraries' own ids and texts (test/golden/tokenizers), and against themselves. */
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "io/json.h"
+#include "io/tokenizer.h"
+#include "io/utf8.h"
+#include "src/base/arena.h"
+#include "src/base/clock.h"
+#include "src/base/file.h"
+#include "src/base/module.h"
+#include "src/base/rng.h"
+#include "test/check.h"
+
+BEFORE_ALL {
+  const char *build = getenv("builddir");
+  module_look_in(build ? build : ".");
+}
+
+static const char *golden(const char *name) {
+  static char path[4][4096];
+  static int turn;
+  turn = (turn + 1) % 4;
+  const char *top = getenv("srcdir");
+  snprintf(path[turn], sizeof path[turn], "%s/test/golden/tokenizers/%s", top ? top : ".", name);
+  return path[turn];
+}
+
+static Tokenizer *open_at(const char *path) {
+  Tokenizer *t;
+  Why why;
+  if (!try_tokenizer_open(path, NULL, &t, &why)) check_failed(__FILE__, __LINE__, "%s", why.text);
+  return t;
+}
+
+static void encode(TokenizerWork *w, const char *text, size_t n, Ids *ids) {
+  Why why;
+  ids->n = 0;
+  if (!try_tokenizer_encode(w, text, n, ids, &why)) check_failed(__FILE__, __LINE__, "%s", why.text);
+}
+
+/* --- golden
+ * ------------------------------------------------------------------------------------------------------------------------ */
+
+static void check_row(const Tokenizer *t, TokenizerWork *w, const json_t *row, size_t i) {
+  const json_t *text = json_object_get(row, "text"), *want = json_object_get(row, "ids"),
+               *decoded = json_object_get(row, "decoded");
+  Ids ids = {0};
+  encode(w, json_string_value(text), json_string_length(text), &ids);
+  bool same = ids.n == (int64_t)json_array_size(want);
+  for (int64_t k = 0; same && k < ids.n; k++) same = ids.at[k] == json_integer_value(json_array_get(want, (size_t)k));
+  if (!same) check_failed(__FILE__, __LINE__, "row %zu: other ids of '%s'", i, json_string_value(text));
+  Text out = {0};
+  tokenizer_decode(t, ids.at, ids.n, false, &out);
+  if (out.n != json_string_length(decoded) || memcmp(out.at, json_string_value(decoded), out.n))
+    check_failed(__FILE__, __LINE__, "row %zu: '%s' becomes '%s'", i, json_string_value(text), out.at);
+  text_close(&out);
+  ids_close(&ids);
+}
+
+static void check_golden(const char *file, const char *rows) {
+  Why why;
+  json_t *all = json_parse_file(golden(rows), &why);
+  if (!all) check_failed(__FILE__, __LINE__, "%s", why.text);
+  Tokenizer *t = open_at(file);
+  TokenizerWork *w = tokenizer_work_open(t);
+  EXPECT(json_array_size(all) > 40);
+  for (size_t i = 0; i < json_array_size(all); i++) check_row(t, w, json_array_get(all, i), i);
+  tokenizer_work_close(w);
+  tokenizer_close(t);
+  json_decref(all);
+}
+
+TEST(byte_level_by_its_own_pattern) { check_golden(golden("gpt2-style.json"), "gpt2-style.golden.json"); }
+TEST(byte_level_behind_a_split_that_ignores_merges) { check_golden(golden("llama3-style.json"), "llama3-style.golden.json"); }
+TEST(characters_with_byte_fallback) { check_golden(golden("llama2-style.json"), "llama2-style.golden.json"); }
+TEST(sentencepiece_bpe) { check_golden(golden("sp-bpe.model"), "sp-bpe.golden.json"); }
+TEST(sentencepiece_unigram) { check_golden(golden("sp-unigram.model"), "sp-unigram.golden.json"); }
+TEST(sentencepiece_of_a_published_model) {
+  const char *path = getenv("LLAMA2_MODEL"), *beside = golden("../../../../shared/golden/tokenizers/llama2.model");
+  if (!path) path = beside;
+  if (access(path, R_OK))
+    fprintf(stderr, "note  Llama 2's tokenizer.model is not there (LLAMA2_MODEL=FILE names it); its test is skipped\n");
+  else
+    check_golden(path, "llama2.golden.json");
+}
+
+/* --- round trips
+ * --------------------------------------------------------------------------------------------------------------------- */
+
+/* Encodes and decodes; true when the bytes are the same again. */
+static bool comes_back(const Tokenizer *t, TokenizerWork *w, const char *text, size_t n) {
+  Ids ids = {0};
+  Text out = {0};
+  encode(w, text, n, &ids);
+  tokenizer_decode(t, ids.at, ids.n, true, &out);
+  bool same = out.n == n && !memcmp(out.at, text, n);
+  for (int64_t i = 0; i < ids.n; i++) same = same && tokenizer_has(t, ids.at[i]);
+  text_close(&out);
+  ids_close(&ids);
+  return same;
+}
+
+static const char *const spell_bytes[] = {"gpt2-style.json", "llama3-style.json", "llama2-style.json", "bytes"};
+enum { SPELL_BYTES = sizeof spell_bytes / sizeof *spell_bytes, TRIPS = 400, LONGEST = 200 };
+
+static Tokenizer *open_spelling(int i) { return open_at(strchr(spell_bytes[i], '.') ? golden(spell_bytes[i]) : spell_bytes[i]); }
+
+static void check_trips(void (*make)(const Rng *rng, uint64_t trip, Text *text)) {
+  for (int i = 0; i < SPELL_BYTES; i++) {
+    Tokenizer *t = open_spelling(i);
+    TokenizerWork *w = tokenizer_work_open(t);
+    Rng rng = rng_make(7, RNG_TEST, spell_bytes[i], 0);
+    Text text = {0};
+    for (uint64_t trip = 0; trip < TRIPS; trip++) {
+      text.n = 0;
+      text_add(&text, "", 0);
+      make(&rng, trip, &text);
+      if (!comes_back(t, w, text.at, text.n))
+        check_failed(__FILE__, __LINE__, "%s: trip %d: %s", spell_bytes[i], (int)trip, text.at);
+    }
+    text_close(&text);
+    tokenizer_work_close(w);
+    tokenizer_close(t);
+  }
+}
+
+static void make_bytes(const Rng *rng, uint64_t trip, Text *text) {
+  for (uint64_t i = 0; i <= trip % LONGEST; i++) {
+    uint32_t words[4];
+    rng_words(rng, trip * LONGEST + i, words);
+    text_add(text, &(char){(char)(words[0] % 3 ? (char)words[1] : " \n\0ae"[words[1] % 5])}, 1);
+  }
+}
+
+/* Of blocks that come often, and now and then of anything. */
+static void make_unicode(const Rng *rng, uint64_t trip, Text *text) {
+  static const uint32_t starts[] = {' ',    'a',   0xC0,   0x400,  0x5D0,  0x900,  0xE00,
+                                    0x1100, 0x300, 0x2000, 0x3040, 0x4E00, 0xFB00, 0x1F600};
+  for (uint64_t i = 0; i <= trip % LONGEST; i++) {
+    uint32_t words[4];
+    char bytes[4];
+    rng_words(rng, trip * LONGEST + i, words);
+    uint32_t c = words[0] % 9 ? starts[words[1] % 14] + words[2] % 26 : words[2] % 0x110000;
+    if (c >= 0xD800 && c < 0xE000) c = 0;
+    text_add(text, bytes, (size_t)utf8_write(c, bytes));
+  }
+}
+
+TEST(random_bytes_come_back) { check_trips(make_bytes); }
+TEST(random_unicode_comes_back) { check_trips(make_unicode); }
+
+TEST(bytes_that_are_no_text_are_shown_as_the_libraries_do) {
+  static const struct {
+    const char *file;
+    const char *text, *shown;
+  } cases[] = {{"gpt2-style.json", "a\xe2\x82z\xff", "a\xef\xbf\xbdz\xef\xbf\xbd"},                /* a maximal subpart is one */
+               {"llama2-style.json", "a\xe2\x82z\xff", "a\xef\xbf\xbd\xef\xbf\xbdz\xef\xbf\xbd"}}; /* a byte each */
+  for (int i = 0; i < 2; i++) {
+    Tokenizer *t = open_at(golden(cases[i].file));
+    TokenizerWork *w = tokenizer_work_open(t);
+    Ids ids = {0};
+    Text out = {0};
+    encode(w, cases[i].text, strlen(cases[i].text), &ids);
+    tokenizer_decode(t, ids.at, ids.n, false, &out);
+    EXPECT_TEXT(out.at, cases[i].shown);
+    text_close(&out);
+    ids_close(&ids);
+    tokenizer_work_close(w);
+    tokenizer_close(t);
+  }
+}
+
+/* --- length
+ * --------------------------------------------------------------------------------------------------------------------------- */
+
+static double seconds_of(TokenizerWork *w, const char *text, size_t n) {
+  Ids ids = {0};
+  double begin = clock_seconds();
+  encode(w, text, n, &ids);
+  ids_close(&ids);
+  return clock_seconds() - begin;
+}
+
+/* One word, of letters in no order, of one letter, of spaces: ten times as long takes at most as long as n·log n allows, with room
+ * for a busy machine; and never minutes. */
+TEST(a_word_of_a_megabyte_takes_no_longer_than_its_length) {
+  enum { LONG = 1000000, SHORT = LONG / 10 };
+  char *text = xmalloc(LONG);
+  for (int i = 0; i < 5; i++) {
+    Tokenizer *t = i < SPELL_BYTES ? open_spelling(i) : open_at(golden("sp-unigram.model"));
+    TokenizerWork *w = tokenizer_work_open(t);
+    for (int kind = 0; kind < 3; kind++) {
+      for (int k = 0; k < LONG; k++) text[k] = (char)(kind == 0 ? "etaoinshrdlu"[rng_bits(3, k) % 12] : kind == 1 ? 'a' : ' ');
+      double brief = seconds_of(w, text, SHORT), whole = seconds_of(w, text, LONG);
+      if (whole > 40 * brief + 2)
+        check_failed(__FILE__, __LINE__, "tokenizer %d, word %d: %.3f s, a tenth %.3f s", i, kind, whole, brief);
+    }
+    tokenizer_work_close(w);
+    tokenizer_close(t);
+  }
+  free(text);
+}
