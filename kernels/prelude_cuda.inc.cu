@@ -103,6 +103,8 @@ HPT_INLINE hpt_f16 hpt_f16_bits(float x) {
 HPT_INLINE float hpt_bf16_round(float x) { return hpt_bf16_value(hpt_bf16_bits(x)); }
 HPT_INLINE float hpt_f16_round(float x) { return hpt_f16_value(hpt_f16_bits(x)); }
 
+HPT_INLINE int32_t hpt_bits(float x) { return __float_as_int(x); }
+
 /* An F32 in two halves: f32_upper, f32_lower and f32_join of base/dtype.h. */
 HPT_INLINE float hpt_upper(float x) {
   uint32_t bits = __float_as_uint(x);

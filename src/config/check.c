@@ -266,7 +266,10 @@ static void check_offload(Config *c, Problems *p) {
 static void check_health(Config *c, Problems *p) {
   bool spikes = !known(c, "health.spike") || c->health.spike > 0;
   check_unused(c, p, "health.on_spike", spikes, "health.spike says what a spike is");
-  bool back = c->health.nonfinite == REMEDY_BACK || (spikes && c->health.on_spike == REMEDY_BACK);
+  bool compares = !known(c, "health.replicas_every") || c->health.replicas_every.unit;
+  check_unused(c, p, "health.replicas", compares, "replicas are not compared (health.replicas_every)");
+  bool back = (compares && c->health.replicas == REMEDY_BACK - REMEDY_STOP) || c->health.nonfinite == REMEDY_BACK ||
+              (spikes && c->health.on_spike == REMEDY_BACK);
   check_unused(c, p, "health.backs", back, "nothing makes this run go back");
 }
 

@@ -92,7 +92,7 @@ typedef enum Remedy { REMEDY_SKIP, REMEDY_STOP, REMEDY_BACK } Remedy;
 /* Bits of memory.offload. */
 enum { OFFLOADED_MOMENTS = 1, OFFLOADED_MASTERS = 2, OFFLOADED_GRADIENTS = 4, OFFLOADED_INPUTS = 8 };
 /* Bits of run.debug. */
-enum { DEBUG_IR = 1, DEBUG_FUSE = 2, DEBUG_MEM = 4, DEBUG_COMM = 8, DEBUG_SYNC = 16 };
+enum { DEBUG_IR = 1, DEBUG_FUSE = 2, DEBUG_MEM = 4, DEBUG_COMM = 8, DEBUG_SYNC = 16, DEBUG_DETERMINISM = 32 };
 
 typedef struct DataSet {
   const char *name; /* "train", "val", or the name given to it */
@@ -186,6 +186,8 @@ typedef struct Config {
     double spike;  /* deviations; 0: none is looked for */
     int on_spike;  /* Remedy */
     int64_t backs;
+    Amount replicas_every; /* steps */
+    int replicas;          /* stop, back */
   } health;
   struct {
     Amount every; /* steps */

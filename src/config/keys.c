@@ -80,8 +80,11 @@ const Key keys[] = {
      .elsewhere = "out_dir, output_dir, dump_folder, save_folder"},
     {KEY(run, seed, KEY_INT), .fallback = "1", .min = 0, .max = 9e15, .help = "of initial weights and data order",
      .elsewhere = "random_seed, rng_seed"},
-    {KEY(run, debug, KEY_SET), .fallback = "[]", .choices = LIST("ir", "fuse", "mem", "comm", "sync"), .example = "[ir, mem]",
-     .help = "stages that print themselves; sync: each step on a GPU is waited for, and named if it fails"},
+    {KEY(run, debug, KEY_SET), .fallback = "[]", .choices = LIST("ir", "fuse", "mem", "comm", "sync", "determinism"),
+     .example = "[ir, mem]",
+     .help =
+         "stages that print themselves; sync: each step on a GPU is waited for, and named if it fails; determinism: each step of "
+         "training is computed twice and compared"},
     {KEY(run, tune, KEY_BOOL), .fallback = "false", .help = "choose kernels by measurement, not by the fixed rule"},
 
     {KEY(model, preset, KEY_TEXT), .example = "llama2-7b", .help = "a model known by name, fresh weights",
@@ -286,6 +289,11 @@ const Key keys[] = {
      .elsewhere = "sigma_factor, loss_spike_factor, detect_loss_spikes"},
     {KEY(health, on_spike, KEY_CHOICE), .fallback = "skip", .choices = LIST("skip", "stop", "back"),
      .help = "as nonfinite, of a step with such a loss or norm"},
+    {KEY(health, replicas_every, KEY_AMOUNT), .units = STEPS, .fallback = "500 steps", .word = "none", .min = 1, .max = MANY,
+     .example = "500 steps", .help = "ranks that hold the same states compare hashes of them, so often and before each save",
+     .elsewhere = "check_weight_hash_across_dp_replicas_interval"},
+    {KEY(health, replicas, KEY_CHOICE), .fallback = "stop", .choices = LIST("stop", "back"),
+     .help = "when they differ; the rank and the tensor are named"},
     {KEY(health, backs, KEY_INT), .fallback = "3", .min = 1, .max = 1000,
      .help = "times in a row that a run goes back to the same checkpoint before it stops"},
 

@@ -67,6 +67,7 @@ static const struct {
     [OP_FINITE] = {"hpt_finite(@0)", NULL},
     [OP_UPPER] = {"hpt_upper(@0)", NULL},
     [OP_LOWER] = {"hpt_lower(@0)", NULL},
+    [OP_BITS] = {"hpt_bits(@0)", NULL},
     [OP_JOIN] = {"hpt_join(@0, @1)", NULL},
     [OP_RANDOM] = {NULL, "hpt_random(@0, @1)"},
     [OP_SHIFT] = {NULL, "@0 >> (@1 & 31)"},

@@ -287,6 +287,7 @@ static Rule *const rules[OP_COUNT] = {
     [OP_CAST] = rule_cast,
     [OP_UPPER] = rule_none,
     [OP_LOWER] = rule_none,
+    [OP_BITS] = rule_none,
     [OP_JOIN] = rule_none,
     [OP_RANDOM] = rule_none,
     [OP_SHIFT] = rule_none,

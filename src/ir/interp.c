@@ -15,6 +15,12 @@
 
 static double f_upper(double x) { return bf16_value(f32_upper((float)x)); }
 static double f_lower(double x) { return f32_lower((float)x); }
+static double f_bits(double x) {
+  float narrow = (float)x;
+  int32_t bits;
+  memcpy(&bits, &narrow, sizeof bits);
+  return bits;
+}
 static double f_join(double x, double y) { return f32_join(bf16_of((float)x), (int16_t)y); }
 static double f_random(double key, double counter) { return (int32_t)rng_bits((uint64_t)(int64_t)key, (int64_t)counter); }
 static double f_shift(double x, double by) { return floor(ldexp(x, -((int)by & 31))); }
@@ -185,6 +191,7 @@ static const InterpRow interp_table[OP_COUNT] = {
     [OP_CAST] = {.eval = eval_cast},
     [OP_UPPER] = UNARY(f_upper),
     [OP_LOWER] = UNARY(f_lower),
+    [OP_BITS] = UNARY(f_bits),
     [OP_JOIN] = BINARY(f_join),
     [OP_RANDOM] = BINARY(f_random),
     [OP_SHIFT] = BINARY(f_shift),

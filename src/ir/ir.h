@@ -47,6 +47,7 @@ typedef enum Op {
   OP_CAST,   /* to the node's dtype; float to int truncates, to PRED: != 0 */
   OP_UPPER,  /* BF16: f32_upper of an F32 (base/dtype.h) */
   OP_LOWER,  /* I16: f32_lower */
+  OP_BITS,   /* I32: the bits of an F32 */
   OP_JOIN,   /* F32 of a BF16 and an I16: f32_join */
   OP_RANDOM, /* I32 of an I64 key, 0 to 2^53 - 1, and an I64 counter: rng_bits (base/rng.h) */
   OP_SHIFT,  /* I32 by an I32, to the right: in[0] / 2^(in[1] mod 32), rounded down */

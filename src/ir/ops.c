@@ -93,6 +93,13 @@ static bool infer_cast(const Graph *g, Node *node, Why *why) {
   return true;
 }
 
+static bool infer_bits(const Graph *g, Node *node, Why *why) {
+  if (!need(g, node, 0, DT_F32, why)) return false;
+  like_first(g, node, why);
+  node->dtype = DT_I32;
+  return true;
+}
+
 static bool infer_half(const Graph *g, Node *node, Why *why) {
   if (!infer_float(g, node, why)) return false;
   node->dtype = node->op == OP_UPPER ? DT_BF16 : DT_I16;
@@ -355,6 +362,7 @@ const OpRow op_table[OP_COUNT] = {
     [OP_CAST] = {"cast", KIND_POINTWISE, 1, "", .gives_dtype = true, .infer = infer_cast},
     [OP_UPPER] = POINTWISE("upper", 1, infer_half),
     [OP_LOWER] = POINTWISE("lower", 1, infer_half),
+    [OP_BITS] = POINTWISE("bits", 1, infer_bits),
     [OP_JOIN] = POINTWISE("join", 2, infer_join),
     [OP_RANDOM] = POINTWISE("random", 2, infer_random),
     [OP_SHIFT] = POINTWISE("shift", 2, infer_shift),

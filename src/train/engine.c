@@ -27,9 +27,9 @@ struct Engine {
   EngineOptions options;
   StateTable *states;
   Job *job;
-  int micro[MICROS], update, eval, generate; /* programs; -1: none */
-  HostUpdate *host;                          /* the part of the update that is the host's cores'; NULL: none is */
-  uint64_t *sort;                            /* scratch of engine_batch */
+  int micro[MICROS], update, replicas, eval, generate; /* programs; -1: none */
+  HostUpdate *host;                                    /* the part of the update that is the host's cores'; NULL: none is */
+  uint64_t *sort;                                      /* scratch of engine_batch */
   Lap laps[LAPS];
   int64_t started, told; /* updates, and results that were given */
 };
@@ -77,6 +77,15 @@ static int add_update(Engine *e) {
   return add_take(e, scratch, g, true, true, "update");
 }
 
+static int add_replicas(Engine *e) {
+  Arena *scratch = arena_open();
+  ReplicaRow *rows;
+  int n = graph_replicated(e->states, scratch, &rows);
+  if (n) return add_take(e, scratch, graph_replicas(scratch, e->states), true, true, "replicas");
+  arena_close(scratch);
+  return -1;
+}
+
 static int add_eval(Engine *e) {
   Arena *scratch = arena_open();
   ModelBatch batch = batch_of(&e->options);
@@ -97,6 +106,7 @@ static void add_programs(Engine *e) {
   if (o->train && o->passes > 2) e->micro[MIDDLE] = add_micro(e, false, false, "micro.middle");
   if (o->train && o->passes > 1) e->micro[LAST] = add_micro(e, false, true, "micro.last");
   e->update = o->train && wanted(e, "update") ? add_update(e) : -1;
+  e->replicas = o->train && o->compare && wanted(e, "replicas") ? add_replicas(e) : -1;
   e->eval = o->eval && wanted(e, "eval") ? add_eval(e) : -1;
   e->generate = o->generate && wanted(e, "generate") ? add_generate(e) : -1;
 }
@@ -355,6 +365,12 @@ StepResult engine_look(Engine *e, int64_t step) {
   StepResult result = engine_update(e, step, 0);
   engine_limit(e, INFINITY, INFINITY);
   return result;
+}
+
+const float *engine_hashes(Engine *e) {
+  if (e->replicas < 0) return NULL;
+  job_run(e->job, e->replicas);
+  return job_var(e->job, "replicas", NULL);
 }
 
 void engine_eval_start(Engine *e) {

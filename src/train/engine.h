@@ -20,6 +20,7 @@ typedef struct EngineOptions {
   DType moments; /* F32 or BF16 */
   uint64_t seed; /* of the draws by which moments are rounded */
   Choices choices;
+  bool compare;                       /* whether replicas can be compared */
   bool train, eval, logits, generate; /* which programs there are; logits: of the micro-step, for verify */
   bool interpreted;                   /* cpu.compiler: none */
   bool on_host;              /* memory.optimizer: host: units are updated there; moments, masters and gradients are there */
@@ -88,6 +89,10 @@ StepResult engine_update_result(Engine *engine);
 void engine_limit(Engine *engine, double loss, double norm);
 /* What engine_update would give now, but for `applied`: nothing that persists changes.  Limits are infinite again behind it. */
 StepResult engine_look(Engine *engine, int64_t step);
+
+/* Of what has been started: a hash for each of graph_replicated's rows, on this rank; NULL: there are none, or none was asked for
+ * (compare).  Waits.  Valid until the next call. */
+const float *engine_hashes(Engine *engine);
 
 /* Of the batch; then, in their order, what batches add to sums: the loss sum and the token count, of all ranks. */
 void engine_eval_start(Engine *engine);

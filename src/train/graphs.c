@@ -72,13 +72,17 @@ static int side_by_side(Graph *g, const int *scalars, int n) {
   return ir_concat(g, parts, n, 0);
 }
 
-/* The sum of squares of a vector whose length STATE_PAD divides: over rows, then of the rows.  A long vector has more rows, as
- * far as its length allows: a row is the work of one multiprocessor. */
-static int sum_of_squares(Graph *g, int x) {
+/* A vector whose length STATE_PAD divides, in rows, to be summed up over rows first.  A long vector has more rows, as far as its
+ * length allows: a row is the work of one multiprocessor. */
+static int cut_in_rows(Graph *g, int x) {
   enum { MOST_ROWS = 1024, SHORTEST = 8192, CHUNK = 8 };
   int64_t n = graph_node(g, x)->shape.dim[0], rows = STATE_PAD;
   while (rows < MOST_ROWS && n / rows >= 2 * SHORTEST && n % (2 * rows * CHUNK) == 0) rows *= 2;
-  int cut = ir_reshape(g, x, SHAPE(rows, n / rows));
+  return ir_reshape(g, x, SHAPE(rows, n / rows));
+}
+
+static int sum_of_squares(Graph *g, int x) {
+  int cut = cut_in_rows(g, x);
   return ir_sum_all(g, ir_mul(g, cut, cut));
 }
 
@@ -278,6 +282,61 @@ Graph *graph_update_unit(Arena *arena, const StateTable *table, const UpdateOpti
   graph_enter(g, unit->name, SCOPE_PLAIN);
   update_unit(g, table, unit, state_upper(arena, unit), &o->adam, adam, ir_mul(g, load_grad(g, unit), one[SHARED_FACTOR]),
               unit_key(g, table, u));
+  return g;
+}
+
+/* F32s of a slot of a unit, as this rank holds them; both halves where there are two. */
+static int load_slot(Graph *g, const StateTable *t, const StateUnit *unit, StateSlot slot) {
+  const StateSlot slots[] = {slot, SLOT_LOWER};
+  bool halves = t->split && slot == SLOT_PARAM && !unit->traits.frozen;
+  int part[2];
+  for (int i = 0; i <= halves; i++) {
+    const char *name = state_name(g->arena, slots[i], unit);
+    graph_var(g, (Var){.name = name, .class = VAR_STATE, .dtype = state_slot_type(t, slots[i]), .shape = SHAPE(unit->local)});
+    part[i] = ir_load(g, name);
+  }
+  if (halves) return ir_binary(g, OP_JOIN, part[0], part[1]);
+  return graph_node(g, part[0])->dtype == DT_F32 ? part[0] : ir_cast(g, DT_F32, part[0]);
+}
+
+/* A number of each element drawn by its bits and its place, added up.  The draws are as often below zero as above: in a sum of 2^30
+ * of them one that is another one shows still. */
+static int hash_of(Graph *g, int x) {
+  int64_t n = graph_node(g, x)->shape.dim[0];
+  int bits = ir_cast(g, DT_I64, ir_unary(g, OP_BITS, x)), key = ir_add(g, bits, ir_const(g, DT_I64, 0x1p31));
+  int draw = ir_binary(g, OP_RANDOM, key, ir_iota(g, DT_I64, SHAPE(n), 0));
+  return ir_sum_all(g, cut_in_rows(g, ir_cast(g, DT_F32, draw)));
+}
+
+int graph_replicated(const StateTable *t, Arena *arena, ReplicaRow **rows) {
+  int n = 0;
+  ReplicaRow *row = *rows = arena_array(arena, ReplicaRow, t->nrows);
+  for (int i = 0; i < t->nrows; i++) {
+    const StateRow *r = &t->rows[i];
+    bool all = t->shards * t->replicas > 1 && (r->unit < 0 || t->units[r->unit].traits.whole);
+    if (r->slot == SLOT_LOWER || !(all || (r->unit >= 0 && t->replicas > 1 && !t->across))) continue;
+    row[n++] = (ReplicaRow){r, all ? HELD_BY_ALL : HELD_BY_REPLICAS};
+  }
+  return n;
+}
+
+Graph *graph_replicas(Arena *arena, const StateTable *t) {
+  Graph *g = graph_open(arena);
+  ReplicaRow *rows;
+  int n = graph_replicated(t, arena, &rows), *values = arena_array(arena, int, n);
+  for (int i = 0; i < n; i++) {
+    const StateRow *row = rows[i].row;
+    if (row->unit < 0) {
+      scalar_var(g, row->name, VAR_STATE, DT_F32);
+      values[i] = ir_load(g, row->name);
+      continue;
+    }
+    const StateUnit *unit = &t->units[row->unit];
+    graph_enter(g, unit->name, SCOPE_PLAIN);
+    values[i] = hash_of(g, load_slot(g, t, unit, row->slot));
+  }
+  g->scope = 0;
+  store_vector(g, "replicas", values, n);
   return g;
 }
 

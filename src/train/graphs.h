@@ -13,6 +13,7 @@
  *   metrics                 output of the update: METRIC_… below; the same on all ranks
  *   eval                    output of an evaluation: its loss sum and token count, summed over ranks
  *   logits                  output: (T,V) of verify's program, (1,V) of the generation program
+ *   replicas                output: a hash of each row that several ranks hold
  *   row                     input of the generation program: which position's logits */
 #ifndef TRAIN_GRAPHS_H
 #define TRAIN_GRAPHS_H
@@ -54,6 +55,14 @@ Graph *graph_update(Arena *arena, const StateTable *table, const UpdateOptions *
  * the copy of the parameters' upper halves (state_upper). */
 Graph *graph_update_head(Arena *arena, const StateTable *table, const UpdateOptions *options);
 Graph *graph_update_unit(Arena *arena, const StateTable *table, const UpdateOptions *options, int unit);
+/* What several ranks hold alike: rows of the state table (parameters in two halves are one), in its order. */
+typedef struct ReplicaRow {
+  const StateRow *row;
+  StateHolders by; /* all ranks, or the replicas of this rank's shard */
+} ReplicaRow;
+int graph_replicated(const StateTable *table, Arena *arena, ReplicaRow **rows); /* how many */
+/* A number for each such row, by which ranks that hold the same can be told from others. */
+Graph *graph_replicas(Arena *arena, const StateTable *table);
 /* Sums of all ranks.  shard, replicate: as in UpdateOptions. */
 Graph *graph_eval(Arena *arena, const ModelConfig *model, const ModelBatch *batch, const StateTable *states, int shard,
                   int replicate);

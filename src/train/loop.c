@@ -57,6 +57,21 @@ static void start_update(Run *run) {
   engine_update_start(run->engine, run->step, run->open_lr);
 }
 
+static void next_passes(void *self) {
+  Run *run = self;
+  run_passes(run, run->step + 1);
+}
+
+/* Twice, where that is asked for: then nothing else is under way. */
+static void start_passes(Run *run) {
+  Text told = {0};
+  if (!run->twice)
+    next_passes(run);
+  else if (!twice_step(run->twice, run->step + 1, next_passes, run, &told) && run_speaks(run))
+    lines_warn(run->lines, run->step + 1, "computed twice: %s", told.at);
+  text_close(&told);
+}
+
 /* What a step gave is read when the next one's passes have been started: the device does not wait for us in between.  A CPU has
  * nothing to do meanwhile; and steps that are recorded do not mingle, nor those before them.  False: the run has gone back. */
 static bool step(Run *run) {
@@ -64,8 +79,9 @@ static bool step(Run *run) {
   run_pace_begin(run);
   if (!run->open) engine_step_begin(run->engine);
   prof_step_begin(run->prof, run->step + 1);
-  run_passes(run, run->step + 1);
-  bool on = conclude(run, true);
+  bool on = !run->twice || conclude(run, false);
+  if (on) start_passes(run);
+  if (on) on = conclude(run, true);
   if (on) {
     run->open = ++run->step;
     run->open_lr = lr_at(&run->schedule, run->step - 1);
@@ -122,25 +138,29 @@ typedef struct End {
 /* What is due behind a step; there is nothing where the run has gone back. */
 static void after_step(Run *run, bool asked) {
   bool evaluate = is_due(run, run->config->eval.every) && data_vals(run->data);
-  bool save = is_save_due(run) || asked;
-  if ((evaluate || save) && !finish_step(run)) return;
+  bool save = is_save_due(run) || asked, compare = save || is_due(run, run->config->health.replicas_every);
+  if ((evaluate || compare) && !finish_step(run)) return;
+  if (compare && !run_compare(run)) return;
   if (evaluate) run_evaluate(run);
   if (save) run_save(run);
+}
+
+static bool is_over(const Run *run, const int64_t wanted[WORDS]) {
+  return run->step >= run->shape.last_step || wanted[WISH_STOP] || wanted[WISH_PAUSE];
 }
 
 static End step_all(Run *run) {
   bool in_flight = false;
   int64_t rest[WORDS], wanted[WORDS] = {0};
-  while (run->step < run->shape.last_step && !wanted[WISH_STOP] && !wanted[WISH_PAUSE]) {
+  while (!is_over(run, wanted)) {
     run_profile_before(run);
     bool on = step(run);
     exchange(run, &in_flight, wanted);
     run_pace_after(run);
     if (on) after_step(run, wanted[WISH_SAVE]);
     run_profile_after(run);
-    if (run->step >= run->shape.last_step) finish_step(run); /* which may send it back */
+    if (is_over(run, wanted) && finish_step(run)) run_compare(run); /* each may send it back */
   }
-  finish_step(run);
   if (in_flight) comm_control_finish(run->comm, rest);
   run_pace_close(run);
   run_profile_close(run);
@@ -156,6 +176,9 @@ static void tell_end(Run *run) {
   double all = clock_since_exec();
   const double *t = run->spent;
   snprintf(eval, sizeof eval, ", eval %.4f", run->eval_loss);
+  int64_t equal = 0, twice = 0;
+  if (run->twice) twice_count(run->twice, &equal, &twice);
+  if (run->twice) lines_end(l, "twice", "%lld of %lld steps had the same bits both times", (long long)equal, (long long)twice);
   lines_end(l, "done", "%lld of %lld steps, %s tokens, loss %s%s", (long long)run->step, (long long)run->shape.total_steps,
             human_count((double)(run->step * run->batch.tokens), tokens), human_fixed(run->loss, 9, 4, loss),
             isnan(run->eval_loss) ? "" : eval);

@@ -30,6 +30,7 @@
 #include "src/train/history.h"
 #include "src/train/setup.h"
 #include "src/train/states.h"
+#include "src/train/twice.h"
 #include "src/train/weights.h"
 
 /* Where a run's time goes, in seconds; the longest single ones tell what saving in time takes. */
@@ -69,9 +70,11 @@ typedef struct Run {
   int64_t open;                    /* the step whose update is under way, its results not read yet; 0: none */
   double open_lr;                  /* its learning rate */
   int64_t saved_step, evaled_step; /* of the last save and evaluation; -1: none */
+  int64_t compared_step;           /* the last behind which replicas were found alike; -1: none */
   int64_t retry_step, retry_wait;  /* when a save that failed is tried again, and how many steps that is later; 0: none failed */
   double loss, eval_loss;          /* the last ones; NaN: none */
   History *history;
+  Twice *twice;                /* run.debug: determinism; NULL: not asked for */
   int searches;                /* of who was first, in this attempt */
   int backs;                   /* how often it went back, in this attempt */
   int64_t back_to, back_times; /* the step that it last went back to, and how many times in a row */
@@ -124,6 +127,9 @@ const char *run_skipped(const StepResult *result);
 /* All ranks, behind a step that was not applied.  ahead: the next step's passes are under way.  True: the run has gone back, and
  * run->step with it. */
 bool run_trouble(Run *run, int64_t step, const StepResult *result, bool ahead);
+
+/* All ranks, with run->step done: replicas are compared, unless they were behind this step.  False: the run has gone back. */
+bool run_compare(Run *run);
 
 /* --- blame.c -------------------------------------------------------------------------------------------------------------- */
 

@@ -167,6 +167,7 @@ EngineOptions setup_options(const Config *c, const ModelConfig *model, int threa
                   .sync = (c->run.debug & DEBUG_SYNC) != 0,
                   .tune = c->run.tune},
       .on_host = c->memory.optimizer == OPTIMIZER_HOST,
+      .compare = c->health.replicas_every.unit != UNIT_NONE,
       .compiler = c->cpu.compiler,
       .interpreted = c->device.kind != DEVICE_KIND_CUDA && !strcmp(c->cpu.compiler, "none"),
   };

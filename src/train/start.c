@@ -135,6 +135,7 @@ static void open_engine(Run *run, EngineOptions *o) {
   run->engine = engine_open(run->arena, run->dev, run->comm, run->mesh, o);
   comm_agree(run->comm, engine_hash(run->engine), "the compiled programs");
   stages_memory(run);
+  if (run->config->run.debug & DEBUG_DETERMINISM) run->twice = twice_open(run->arena, run->engine, run->comm);
   run->ids = arena_array(run->arena, int32_t, run->batch.micro_tokens);
   run->labels = arena_array(run->arena, int32_t, run->batch.micro_tokens);
 }
@@ -280,7 +281,8 @@ Run *run_open(int argc, char **argv) {
   Run *run = arena_new(arena, Run);
   Times times = {0};
   double at = clock_seconds();
-  *run = (Run){.arena = arena, .saved_step = -1, .evaled_step = -1, .loss = NAN, .eval_loss = NAN, .back_to = -1};
+  *run =
+      (Run){.arena = arena, .saved_step = -1, .evaled_step = -1, .compared_step = -1, .loss = NAN, .eval_loss = NAN, .back_to = -1};
   run->history = history_open(arena);
   run->environment = environment_by_hand(arena);
   run->comm = comm_boot(&argc, &argv);

@@ -7,6 +7,7 @@
 #include <stdio.h>
 
 #include "src/report/human.h"
+#include "src/train/replicas.h"
 #include "src/train/run.h"
 
 /* Which of the two it was, and by how much; history does not hold this step yet. */
@@ -65,4 +66,28 @@ bool run_trouble(Run *run, int64_t step, const StepResult *result, bool ahead) {
     lines_warn(run->lines, step, "step skipped: %s%s", why, remedy == REMEDY_BACK ? "; there is no checkpoint to go back to" : "");
   if (again) run_passes(run, step + 1); /* its gradients gave way to the search */
   return false;
+}
+
+/* What most ranks hold is right, but nobody can give it back to the others in mid-run; and a rank that was wrong once may be again.
+ * The newest checkpoint is good: replicas are compared before each save. */
+static void differ(Run *run, const char *why) {
+  bool back = run->config->health.replicas == REMEDY_BACK - REMEDY_STOP;
+  if (back && run_back(run, run->step, false, why)) return;
+  fail(FAIL_MACHINE, "step %" PRId64 ": %s%s\nhelp: leave that node out, its memory or its links are faulty; then start again%s",
+       run->step, why, back ? "; there is no checkpoint to go back to" : "",
+       run->saved_step < 0 ? "" : arena_printf(run->arena, ": step-%08" PRId64 " is good", run->saved_step));
+}
+
+bool run_compare(Run *run) {
+  Text told = {0};
+  if (!run->config->health.replicas_every.unit || run->compared_step == run->step) return true;
+  run_doing(run, false, "comparing replicas");
+  bool alike = replicas_agree(run->engine, run->comm, &told);
+  run_doing(run, false, "");
+  if (alike)
+    run->compared_step = run->step;
+  else
+    differ(run, told.at);
+  text_close(&told);
+  return alike;
 }

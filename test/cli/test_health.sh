@@ -105,12 +105,55 @@ test_a_run_goes_back_so_often_and_stops() {
   expect_err '^warn .*step skipped: .* first in .*; there is no checkpoint to go back to$'
 }
 
+# A rank whose copy of the states has another bit: it is named before a save, and a run may go back to what was good.
+test_a_replica_that_differs_is_named_and_left_behind() {
+  write_run
+  train 3 run.folder=a parallel.strategy=no_shard
+  train 3 run.folder=b parallel.strategy=no_shard train.stop_after=5steps
+  cp -r b c
+  local spoiled=("$builddir/test/mpi/spoiled" t.yaml parallel.strategy=no_shard health.replicas_every=7steps)
+  expect_run 3 mpi 3 "${spoiled[@]}" run.folder=b
+  expect_err '^error: .*step 7: rank 2 \([^)]+\) does not hold what most of 3 replicas do: model\.layers\.[a-z0-9_.]+$'
+  expect_err '^help: .*step-00000005 is good$'
+  expect_run 0 mpi 3 "${spoiled[@]}" run.folder=c health.replicas=back
+  expect_err '^warn +7  rank 2 .*; back to step 5$'
+  expect_same a c
+  steps_once c 10
+  rm -rf b
+  expect_run 3 mpi 3 "${spoiled[@]}" run.folder=b health.replicas=back # nothing was saved yet
+  expect_err '^error: .*step 7: .*; there is no checkpoint to go back to$'
+}
+
+test_comparing_replicas_changes_no_bits() {
+  write_run
+  train 2 run.folder=a parallel.strategy=no_shard health.replicas_every=none
+  train 2 run.folder=b parallel.strategy=no_shard health.replicas_every=1steps device.kind=apart
+  expect_same a b
+  train 2 run.folder=c precision.compute=bf16 precision.moments=bf16 health.replicas_every=none parallel.ignore=*norm*
+  train 2 run.folder=d precision.compute=bf16 precision.moments=bf16 health.replicas_every=1steps parallel.ignore=*norm* \
+    memory.offload=[moments,masters,gradients] memory.optimizer=host
+  expect_same c d
+}
+
+test_steps_are_computed_twice() {
+  write_run
+  train 2 run.folder=a
+  train 2 run.folder=b run.debug=determinism device.kind=apart
+  expect_out '^twice  10 of 10 steps had the same bits both times$'
+  expect_same a b
+  train 1 run.folder=c run.debug=[determinism] precision.compute=fp16
+  train 1 run.folder=d precision.compute=fp16
+  expect_same c d
+}
+
 test_keys_without_use_are_refused() {
   write_run
   fails 2 1 health.on_spike=back
   expect_err "'health.on_spike' has no use here|health.spike says what a spike is"
   fails 2 1 health.backs=2
   expect_err 'nothing makes this run go back'
+  fails 2 1 health.replicas=back health.replicas_every=none
+  expect_err 'replicas are not compared'
 }
 
 check_main "$@"

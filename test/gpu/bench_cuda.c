@@ -53,6 +53,7 @@ static const struct Case {
     {"adamw_brief", graph_adamw_brief, DT_BF16, 1 << 27, 1},
     {"squares", graph_squares, DT_F32, 202383360, 1024},
     {"squares", graph_squares, DT_F32, 202383360, 64},
+    {"hash", graph_hash_of, DT_F32, 202383360, 1024},
     {"transpose", graph_transpose, DT_F32, 16384, 8192},
     {"transpose", graph_transpose, DT_BF16, 16384, 16384},
 };

@@ -11,7 +11,7 @@ KernelGraph graph_norm, graph_norm_grad, graph_swiglu, graph_swiglu_grad, graph_
 KernelGraph graph_rope;      /* of n tokens with 16 heads of m */
 KernelGraph graph_rope_qkv;  /* 32 and 8 of them, which lie beside 8 others */
 KernelGraph graph_transpose; /* (n,m) to (m,n) */
-KernelGraph graph_adamw, graph_adamw_brief, graph_copy_of, graph_cast,
-    graph_squares; /* of n elements; graph_cast: from F32 to type */
+KernelGraph graph_adamw, graph_adamw_brief, graph_copy_of, graph_cast, graph_squares,
+    graph_hash_of; /* of n elements; graph_cast: from F32 to type; the last two: over m rows first */
 
 #endif

@@ -310,6 +310,7 @@ TEST(no_differentiable_op_lacks_a_case) {
       [OP_FINITE] = true,
       [OP_UPPER] = true,
       [OP_LOWER] = true,
+      [OP_BITS] = true,
       [OP_JOIN] = true,
       [OP_RANDOM] = true,
       [OP_SHIFT] = true,

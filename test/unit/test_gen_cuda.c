@@ -116,6 +116,7 @@ TEST(kernels_of_other_widths_compile_without_spills) {
   for (int i = 0; i < 3; i++) add_graph(kernels, graph_rope_qkv, 512, 128, types[i]);
   for (int i = 0; i < 3; i++) add_graph(kernels, graph_adamw, 1 << 20, 1, types[i]);
   add_graph(kernels, graph_adamw_brief, 1 << 20, 1, DT_BF16);
+  add_graph(kernels, graph_hash_of, 1 << 20, 64, DT_F32);
   Dev *dev = cuda_device_try("sm_90a", 1);
   if (dev) expect_compiled(kernels, dev);
   if (dev) dev_close(dev);

@@ -285,6 +285,7 @@ static Case *const cases[OP_COUNT] = {
     [OP_CAST] = case_cast,
     [OP_UPPER] = case_float,
     [OP_LOWER] = case_float,
+    [OP_BITS] = case_float,
     [OP_JOIN] = case_join,
     [OP_RANDOM] = case_random,
     [OP_SHIFT] = case_shift,
