@@ -17,6 +17,12 @@
 const Command commands[] = {
     {"config", "before", RUN_WORDS " | --new | --doc",
      "prints the resolved run and where each value came from; --new: a starter file; --doc: doc/keys.md", false, cmd_config},
+    {"check", "before", RUN_WORDS " [--slow PERCENT]",
+     "what the nodes of this job can do, in a minute: products, memory, links between ranks, files in run.folder; names who is "
+     "below "
+     "90 % "
+     "of the median, and then exits with 3",
+     true, cmd_check},
     {"help", "before", "[COMMAND|SECTION|KEY ...]", "explains", false, cmd_help},
     {"plan", "before", RUN_WORDS " [--ranks N] [--gpus-per-node M] [--gpu NAME] [--sweep] [--memory-snapshot FILE]",
      "what the run on N ranks needs and how long it takes on such GPUs (h200 h100 h100-pcie a100 b200) or on cpu; what to change "

@@ -156,4 +156,15 @@ void comm_start(CommOp *op);
 void comm_wait(CommOp *op);
 void comm_release(CommOp *op);
 
+/* n elements to one rank of a mesh whose shards are all ranks, and as many from it, which does the same; -1: to none and from none.
+ * Prepared by all ranks in the same order. */
+CommOp *comm_prepare_swap(Mesh *mesh, int partner, const void *in, void *out, int64_t n, DType dtype, const char *what);
+
+/* How fast pairs of ranks are, in so many rounds, each with another partner (-1: none), all pairs at a time.  Bytes a second each
+ * way, 0 without a partner; measured for about so many seconds, between the memory of GPUs where the mesh has them.  All ranks
+ * call. */
+int comm_rounds(const Comm *comm);
+int comm_partner(int ranks, int rank, int round);
+double comm_pair_rate(Mesh *mesh, Dev *dev, int round, double seconds);
+
 #endif

@@ -88,11 +88,16 @@ struct Mesh {
   struct Meter *meter; /* NULL: nobody has asked comm_waited of the device */
 };
 
+/* One more kind, which programs do not have: comm_prepare_swap's. */
+#define COMM_SWAP ((CommKind)COMM_KINDS)
+enum { COMM_ALL_KINDS = COMM_KINDS + 1 };
+
 struct CommOp {
   const CommTransport *transport;
   Mesh *mesh;
   CommGroup *group;
   CommKind kind;
+  int partner; /* of a swap */
   const void *in;
   void *out, *workspace;
   int64_t n;

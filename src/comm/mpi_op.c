@@ -215,15 +215,23 @@ static void exchange_start(CommOp *op) {
   MPI(op->what, MPI_Ialltoall(op->in, 1, op->block, op->out, 1, op->block, op->group->reduce, &op->requests[op->nrequests++]));
 }
 
+/* --- a pair ------------------------------------------------------------------------------------------------------------- */
+
+static void swap_start(CommOp *op) {
+  receive(op, op->out, op->n, op->partner, 0, &op->requests[op->nrequests++]);
+  send(op, op->in, op->n, op->partner, 0);
+}
+
 /* --- the table ---------------------------------------------------------------------------------------------------------- */
 
 static const struct {
   void (*start)(CommOp *op);
   void (*wait)(CommOp *op);
-} kinds[COMM_KINDS] = {[COMM_ALL_GATHER] = {gather_start, sends_wait},
-                       [COMM_REDUCE_SCATTER] = {reduce_start, reduce_wait},
-                       [COMM_ALL_REDUCE] = {all_reduce_start, all_reduce_wait},
-                       [COMM_ALL_TO_ALL] = {exchange_start, sends_wait}};
+} kinds[COMM_ALL_KINDS] = {[COMM_ALL_GATHER] = {gather_start, sends_wait},
+                           [COMM_REDUCE_SCATTER] = {reduce_start, reduce_wait},
+                           [COMM_ALL_REDUCE] = {all_reduce_start, all_reduce_wait},
+                           [COMM_ALL_TO_ALL] = {exchange_start, sends_wait},
+                           [COMM_SWAP] = {swap_start, sends_wait}};
 
 /* Whose messages are whole parts, by the library. */
 static bool moves_blocks(const CommOp *op) { return op->kind == COMM_ALL_GATHER || op->kind == COMM_ALL_TO_ALL; }
@@ -232,11 +240,12 @@ static bool moves_blocks(const CommOp *op) { return op->kind == COMM_ALL_GATHER 
 static int64_t requests_most(const CommOp *op) {
   int64_t R = op->group->size, piece = op->kind == COMM_REDUCE_SCATTER ? op->n : (op->n + R - 1) / R;
   if (moves_blocks(op)) return 1;
+  if (op->kind == COMM_SWAP) return 2;
   return 2 * (R - 1) * ((piece + op_chunk(op) - 1) / op_chunk(op)) + 1;
 }
 
 void mpi_op_prepare(CommOp *op) {
-  CHECK(moves_blocks(op) || sums[op->dtype]);
+  CHECK(moves_blocks(op) || (op->kind == COMM_SWAP ? op->n <= message_most : sums[op->dtype] != NULL));
   op->tag = op->group->nops++ % TAGS;
   op->block = MPI_DATATYPE_NULL;
   if (moves_blocks(op)) op->block = block_make(op);

@@ -266,13 +266,21 @@ static ncclResult_t all_to_all_nccl(const CommOp *op, const Lane *lane) {
   return result == ncclSuccess ? ncclGroupEnd() : result;
 }
 
+static ncclResult_t swap_nccl(const CommOp *op, const Lane *lane) {
+  ncclResult_t result = ncclGroupStart();
+  if (result == ncclSuccess) result = ncclSend(op->in, (size_t)op->n, types[op->dtype], op->partner, lane->comm, lane->stream);
+  if (result == ncclSuccess) result = ncclRecv(op->out, (size_t)op->n, types[op->dtype], op->partner, lane->comm, lane->stream);
+  return result == ncclSuccess ? ncclGroupEnd() : result;
+}
+
 static const struct {
   LaneKind lane;
   ncclResult_t (*start)(const CommOp *op, const Lane *lane);
-} kinds[COMM_KINDS] = {[COMM_ALL_GATHER] = {GATHERS, all_gather_nccl},
-                       [COMM_REDUCE_SCATTER] = {REDUCTIONS, reduce_scatter_nccl},
-                       [COMM_ALL_REDUCE] = {REDUCTIONS, all_reduce_nccl},
-                       [COMM_ALL_TO_ALL] = {REDUCTIONS, all_to_all_nccl}};
+} kinds[COMM_ALL_KINDS] = {[COMM_ALL_GATHER] = {GATHERS, all_gather_nccl},
+                           [COMM_REDUCE_SCATTER] = {REDUCTIONS, reduce_scatter_nccl},
+                           [COMM_ALL_REDUCE] = {REDUCTIONS, all_reduce_nccl},
+                           [COMM_ALL_TO_ALL] = {REDUCTIONS, all_to_all_nccl},
+                           [COMM_SWAP] = {REDUCTIONS, swap_nccl}};
 
 static bool adds(const CommOp *op) { return op->kind == COMM_REDUCE_SCATTER || op->kind == COMM_ALL_REDUCE; }
 

@@ -95,10 +95,9 @@ size_t comm_workspace(CommKind kind, int64_t n, DType dtype, int ranks) {
   return 2 * size * (size_t)comm_chunk(kind == COMM_ALL_REDUCE ? (n + ranks - 1) / ranks : n, dtype);
 }
 
-CommOp *comm_prepare(Mesh *mesh, MeshAxis axis, CommKind kind, const void *in, void *out, int64_t n, DType dtype, void *workspace,
-                     const char *what) {
+static CommOp *prepare(Mesh *mesh, MeshAxis axis, CommKind kind, int partner, const void *in, void *out, int64_t n, DType dtype,
+                       void *workspace, const char *what) {
   CommGroup *group = &mesh->group[axis];
-  CHECK(n >= 0 && (workspace || mesh->device || !comm_workspace(kind, n, dtype, group->size)));
   CommOp *op = xmalloc(sizeof *op);
   *op = (CommOp){.transport = mesh->device       ? &mesh->device->ops
                               : group->size == 1 ? &comm_transport_self
@@ -106,6 +105,7 @@ CommOp *comm_prepare(Mesh *mesh, MeshAxis axis, CommKind kind, const void *in, v
                  .mesh = mesh,
                  .group = group,
                  .kind = kind,
+                 .partner = partner,
                  .in = in,
                  .out = out,
                  .workspace = workspace,
@@ -114,6 +114,18 @@ CommOp *comm_prepare(Mesh *mesh, MeshAxis axis, CommKind kind, const void *in, v
   snprintf(op->what, sizeof op->what, "%s", what);
   op->transport->op_prepare(op);
   return op;
+}
+
+CommOp *comm_prepare(Mesh *mesh, MeshAxis axis, CommKind kind, const void *in, void *out, int64_t n, DType dtype, void *workspace,
+                     const char *what) {
+  CHECK(n >= 0 && (workspace || mesh->device || !comm_workspace(kind, n, dtype, mesh->group[axis].size)));
+  return prepare(mesh, axis, kind, -1, in, out, n, dtype, workspace, what);
+}
+
+/* Whoever has no partner has nothing to move. */
+CommOp *comm_prepare_swap(Mesh *mesh, int partner, const void *in, void *out, int64_t n, DType dtype, const char *what) {
+  CHECK(mesh->group[MESH_DP_SHARD].size == mesh->comm->size && partner != mesh->comm->rank && partner < mesh->comm->size);
+  return prepare(mesh, MESH_DP_SHARD, COMM_SWAP, partner, in, out, partner < 0 ? 0 : n, dtype, NULL, what);
 }
 
 void comm_start(CommOp *op) {

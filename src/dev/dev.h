@@ -130,6 +130,11 @@ void dev_move_start(DevMove *move);
 void dev_move_wait(DevMove *move);
 void dev_move_close(DevMove *move); /* NULL is fine; not between start and wait */
 
+/* Bytes a second: read and written by copies within the host's memory, by all threads; between that memory (pinned) and the
+ * device's, 0 where they are one.  Measured for about so many seconds; device memory of 64 MiB must be free. */
+double dev_host_rate(Dev *dev, double seconds);
+double dev_link_rate(Dev *dev, DevLane lane, double seconds);
+
 /* --- code ---------------------------------------------------------------------------------------------------------------- */
 
 /* Builds n translation units into one loadable image (malloc'd), in parallel on this rank's threads.  Found in the cache by

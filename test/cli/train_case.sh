@@ -54,6 +54,15 @@ start() {
 # ranks_of LAUNCHER: their ids, in the order of ranks.
 ranks_of() { pgrep -P "$(pgrep -P "$1" mpirun || echo "$1")" -x hpctrain; }
 
+# slow_down PID: it runs a tenth of the time, until it ends.
+slow_down() {
+  while kill -STOP "$1" 2> /dev/null; do
+    sleep 0.18
+    kill -CONT "$1"
+    sleep 0.02
+  done
+}
+
 # numbers FOLDER: step, loss and gradient norm of each step, as they stand in metrics.jsonl.
 numbers() { sed -nE 's/^\{"type":"step","step":([0-9]+),.*"loss":([^,]+),"grad_norm":([^,]+),.*/\1 \2 \3/p' "$1/metrics.jsonl"; }
 

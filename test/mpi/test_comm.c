@@ -4,6 +4,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <time.h>
 
 #include "src/base/arena.h"
 #include "src/base/hash.h"
@@ -236,6 +237,38 @@ TEST(waits_in_collectives_are_counted) {
   EXPECT(me == R - 1 ? waited < 0.29 : waited > 0.2);
   EXPECT(!comm_overlaps(line));
   comm_release(op);
+  mesh_close(line);
+}
+
+TEST(ranks_swap_with_their_partners_of_each_round) {
+  Mesh *line = mesh_data_parallel(comm, R);
+  for (int round = 0; round < comm_rounds(comm); round++) {
+    enum { N = 300007 };
+    int partner = comm_partner(R, me, round);
+    float *in = xmalloc(sizeof *in * N), *out = xmalloc(sizeof *out * N);
+    for (int i = 0; i < N; i++) in[i] = (float)(me * 1000000 + i), out[i] = -1;
+    CommOp *op = comm_prepare_swap(line, partner, in, out, N, DT_F32, "x");
+    for (int again = 0; again < 2; again++) {
+      comm_start(op);
+      comm_wait(op);
+    }
+    for (int i = 0; i < N; i++) EXPECT(out[i] == (partner < 0 ? -1 : (float)(partner * 1000000 + i)));
+    EXPECT(partner < 0 || comm_partner(R, partner, round) == me);
+    comm_release(op);
+    free(in);
+    free(out);
+  }
+  mesh_close(line);
+}
+
+TEST(who_has_a_partner_has_a_rate) {
+  Mesh *line = mesh_data_parallel(comm, R);
+  Dev *dev = dev_open(&(DevOptions){.kind = "cpu", .compiler = "none", .threads = 1});
+  for (int round = 0; round < comm_rounds(comm); round++) {
+    double rate = comm_pair_rate(line, dev, round, 0.01);
+    EXPECT(comm_partner(R, me, round) < 0 ? rate == 0 : rate > 1e6);
+  }
+  dev_close(dev);
   mesh_close(line);
 }
 

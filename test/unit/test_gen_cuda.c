@@ -5,6 +5,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "src/exec/rates.h"
 #include "src/train/setup.h"
 #include "test/check.h"
 #include "test/unit/cuda_kernels.h"
@@ -140,6 +141,24 @@ TEST(transposes_go_through_shared_memory) {
   CudaKernels *kernels = cuda_kernels_open();
   EXPECT(strstr(add_graph(kernels, graph_transpose, 64, 96, DT_BF16), "__shared__ float q0[32][33];"));
   EXPECT(!strstr(add_graph(kernels, graph_transpose, 64, 8, DT_BF16), "__shared__"));
+  cuda_kernels_close(kernels);
+}
+
+TEST(programs_that_measure_a_gpu_compile_without_spills) {
+  CudaKernels *kernels = cuda_kernels_open();
+  Arena *arena = arena_open();
+  const Program *programs[RATE_PROGRAMS];
+  device_rate_programs(arena, &(Choices){.units_alive = 1, .matmul = "auto", .threads = 1, .cuda = true}, programs);
+  for (int i = 0; i < RATE_PROGRAMS; i++)
+    for (int s = 0; s < programs[i]->nsteps; s++) {
+      const Step *step = &programs[i]->steps[s];
+      EXPECT(step->kind == (i == RATE_PRODUCT ? STEP_BIG : STEP_KERNEL));
+      if (step->kind == STEP_KERNEL) cuda_kernels_add(kernels, step->kernel, cuda_aligned(step));
+    }
+  Dev *dev = cuda_device_try("sm_90a", 1);
+  if (dev) expect_compiled(kernels, dev);
+  if (dev) dev_close(dev);
+  arena_close(arena);
   cuda_kernels_close(kernels);
 }
 
