@@ -237,6 +237,9 @@ static void banner_ready(Run *run, const Times *t) {
   if (getenv("OMPI_COMM_WORLD_RANK"))
     lines_banner(run->lines, "stop", "touch %s/STOP, or kill -USR1 mpirun: after Ctrl-C it gives its ranks a second",
                  run->folder->path);
+  else if (getenv("SLURM_STEP_ID"))
+    lines_banner(run->lines, "stop", "touch %s/STOP, or scancel -s USR1; Ctrl-C if srun has -X: else the second one kills",
+                 run->folder->path);
   limit_tell(run);
   runfolder_banner(run->folder, lines_banner_text(run->lines));
 }

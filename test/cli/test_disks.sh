@@ -6,22 +6,12 @@
 . "$(dirname "$0")/train_case.sh"
 plain=cpu.compiler=none
 
-# on_disk N WORD…: N ranks of t.yaml on the disk that ./fault describes (bad_disk.c); their output in ./out and ./err.
-on_disk() {
-  [ -e bad_disk.so ] || cc -shared -fPIC -O1 -D_GNU_SOURCE -o bad_disk.so "$srcdir/test/cli/bad_disk.c" -ldl
-  local n=$1
-  shift
-  mpi "$n" env LD_PRELOAD="$PWD/bad_disk.so" BAD_DISK="$PWD/fault" timeout $((60 * slowdown)) "$hpctrain" t.yaml $plain "$@" \
-    > out 2> err < /dev/null
-}
-said() { grep -qsE -e "$2" "$1"; }
-
 # A save that takes several times health.timeout is no hang.
 test_a_slow_folder_is_waited_for() {
   write_run
   train 2 $plain run.folder=a
   echo 'fsync 1500 0 /checkpoints/' > fault
-  on_disk 2 health.timeout=1s
+  on_disk 2 $plain health.timeout=1s
   expect_out '^ckpt +10  383 kB in [0-9]+\.[0-9]+ s, .*, stalled [1-9][0-9.]* s$'
   expect_equal "$(cat err)" ''
   expect_same a run
@@ -31,7 +21,7 @@ test_a_quota_that_is_reached_costs_a_checkpoint() {
   write_run
   echo 'pwrite 0 122 /checkpoints/' > fault
   sed -i 's/10 steps/1000000 steps/' t.yaml
-  on_disk 2 checkpoint.every=20steps &
+  on_disk 2 $plain checkpoint.every=20steps &
   eventually said err '^warn +20  no checkpoint: .*model\.h5.*Disk quota exceeded; saved again at step 21$'
   rm fault
   eventually said out '^ckpt'
@@ -59,7 +49,7 @@ test_a_flush_that_fails_commits_nothing() {
   write_run
   echo 'fsync 0 5 /checkpoints/' > fault
   local status=0
-  on_disk 2 checkpoint.every=5steps || status=$?
+  on_disk 2 $plain checkpoint.every=5steps || status=$?
   expect_equal "$status" 3
   expect_err '^warn +5  no checkpoint: .*model\.h5: .*; saved again at step 6$'
   expect_equal "$(ls run/checkpoints)" ''
@@ -70,7 +60,7 @@ test_what_cannot_be_read_gives_way_to_the_step_before() {
   train 2 $plain checkpoint.every=5steps
   cp -r run whole
   echo 'pread 0 5 step-00000010/model.h5' > fault
-  on_disk 2
+  on_disk 2 $plain
   expect_err '^warn   step-00000010 damaged: .*Input/output error'
   expect_err '^       using step-00000005 \(verified\); 5 steps are redone$'
   rm fault

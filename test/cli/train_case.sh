@@ -34,6 +34,17 @@ fails() {
   expect_equal "$(grep -c '^error:' err)" 1
 }
 
+# on_disk N WORD…: N ranks of t.yaml, one without a launcher, on the disk that ./fault describes (bad_disk.c); output in ./out and ./err.
+on_disk() {
+  local n=$1 launcher=(mpi "$1")
+  shift
+  [ "$n" != 1 ] || launcher=()
+  [ -e bad_disk.so ] || cc -shared -fPIC -O1 -D_GNU_SOURCE -o bad_disk.so "$srcdir/test/cli/bad_disk.c" -ldl
+  ${launcher[@]+"${launcher[@]}"} env LD_PRELOAD="$PWD/bad_disk.so" BAD_DISK="$PWD/fault" timeout $((60 * slowdown)) "$hpctrain" t.yaml \
+    "$@" > out 2> err < /dev/null
+}
+said() { grep -qsE -e "$2" "$1"; }
+
 # eventually COMMAND…: tries until it succeeds, for a minute.
 eventually() {
   local end=$((SECONDS + 60 * slowdown))

@@ -71,25 +71,34 @@ victims() { # rank|all|launcher NUMBER: ids of processes; before there are ranks
   esac
 }
 
+# Moments: a share of the time that a run takes, behind the line of some step, or within a save.
+at_time() {
+  after=$((RANDOM % 1000 * $(cat "$shelf/ms") / 1000))
+  after=$((after / 1000)).$(printf %03d $((after % 1000)))
+}
+at_step() {
+  local step=$((RANDOM % 10 + 1))
+  after=0.0$((RANDOM % 5))
+  until grep -qs "^step *$step " out || [ -e ended ]; do pause 0.005; done
+}
+at_save() {
+  after=0.00$((RANDOM % 10))
+  until is_saving || [ -e ended ]; do
+    [ -n "$of" ] || [ ! -e run/metrics.jsonl ] || of=$(victims "$whom" $number) # before: there will be no time
+    pause 0.001
+  done
+}
+
 # Kills the job at a drawn moment.
 strike() {
   local whom after number=$RANDOM of=
   draw rank rank all launcher
   whom=$drawn
-  draw time time save
-  if [ "$drawn" = save ]; then
-    after=0.00$((RANDOM % 10))
-    until is_saving || [ -e ended ]; do
-      [ -n "$of" ] || [ ! -e run/metrics.jsonl ] || of=$(victims $whom $number)
-      pause 0.001
-    done
-  else
-    after=$((RANDOM % 1000 * $(cat "$shelf/ms") / 1000))
-    after=$((after / 1000)).$(printf %03d $((after % 1000)))
-  fi
+  draw at_time at_step at_save
+  $drawn
   pause $after
-  kill -KILL ${of:-$(victims $whom $number)} 2> /dev/null || :
-  struck="$whom, $after s into $drawn"
+  kill -KILL ${of:-$(victims "$whom" $number)} 2> /dev/null || :
+  struck="$whom, $after s after $drawn"
 }
 
 # The job is over soon, and nothing of it is left; its status is one that a lost rank gives, or it was done before.
@@ -130,7 +139,7 @@ prepare() {
   mkfifo "$shelf/never"
   local begin=$EPOCHREALTIME
   run_straight 2 checkpoint.every=2steps cpu.compiler=none
-  awk -v a="$begin" -v b="$EPOCHREALTIME" 'BEGIN { print int(1300 * (b - a)) }' > "$shelf/ms"
+  awk -v a="$begin" -v b="$EPOCHREALTIME" 'BEGIN { print int(1000 * (b - a)) }' > "$shelf/ms"
 }
 
 # Step by step the same losses within 1e-5, and so is each tensor of the checkpoint.
@@ -153,6 +162,7 @@ kill_case() { # SEED
   kills=$drawn
   for _ in $(seq "$kills"); do
     before=$(newest)
+    [ "${before##*-}" != 00000010 ] || break # it is done
     launch "$ranks" $words $plain
     strike
     echo "seed $1: $ranks ranks, $words, $kernels: $struck" >&2

@@ -3,7 +3,7 @@
 # The shipped job script on a Slurm of two nodes that this program starts here: to its end, before its limit, without a rank, without
 # a node.  Skipped where Slurm is not installed.
 . "$(dirname "$0")/../check.sh"
-. "$(dirname "$0")/../cli/train_case.sh"
+. "$(dirname "$0")/../e2e/resume_case.sh"
 . "$(dirname "$0")/cluster.sh"
 
 # A run with a rank on each node; its ranks talk over the loopback.
@@ -133,6 +133,39 @@ test_a_lost_node_queues_the_job_again() {
   eventually nodes_are_idle
   again
   expect_undisturbed
+}
+
+# Slurm's own ways to tell a step's ranks to end: each saves, and leaves the sign to go on.  -X: srun passes Ctrl-C on.
+test_under_srun_signals_save_and_end() {
+  write_run
+  endless
+  local signal pid
+  for signal in USR1 TERM INT; do
+    rm -rf run
+    srun -X --mpi=pmix -N 2 -n 2 --job-name=$signal hpctrain t.yaml $plain > out 2> err < /dev/null &
+    pid=$!
+    eventually said out '^step'
+    expect_out '^stop +touch run/STOP, or scancel -s USR1; '
+    if [ $signal = INT ]; then
+      kill -INT $pid
+    else
+      scancel --signal=$signal "$(squeue -h --name=$signal -o %i).0"
+    fi
+    wait $pid
+    expect_out '^ckpt '
+    expect_out '^done '
+    expect_line run/REQUEUE "^step [0-9]+ of 1000000: (SIG)?($signal|Ctrl-C)$"
+  done
+}
+
+by_srun() { # N WORD…
+  local n=$1
+  shift
+  srun --mpi=pmix -N $((n < 2 ? 1 : 2)) -n "$n" "$@"
+}
+test_a_run_goes_on_under_srun_mpirun_and_alone() {
+  expect_same_losses "by_srun 2 full_shard" "by_mpirun 4 no_shard" "by_srun 4 hybrid_shard 2" "alone 1 no_shard" "by_srun 3 shard_opt" \
+    "by_srun 1 full_shard" "by_mpirun 2 shard_grad_op"
 }
 
 test_an_error_of_the_input_is_not_queued_again() {
