@@ -26,12 +26,9 @@ draw_ranks() {
 draw_case() {
   RANDOM=$1
   draw_ranks
-  draw cpu.compiler=none cpu.compiler=none cpu.compiler=none cpu.compiler=none cpu.compiler=none warm warm cold
+  draw cpu.compiler=none{,,,,,,,} warm cold
   kernels=$drawn
-  if [ "$kernels" != cpu.compiler=none ]; then # few plans are to be compiled
-    draw no_shard full_shard
-    ranks=2 words="parallel.strategy=$drawn"
-  fi
+  if [ "$kernels" != cpu.compiler=none ]; then ranks=2 words=parallel.strategy=full_shard; fi # few plans are to be compiled
   draw 1 2 3
   words="$words checkpoint.every=${drawn}steps"
   draw 1 2 3
