@@ -246,6 +246,14 @@ Batch config_check_batch(const Config *c, int data_parallel_size);
 int64_t config_steps(const Config *c, Amount amount, int64_t epoch_sequences, int64_t total_steps);
 int64_t config_total_steps(const Config *c, int64_t epoch_sequences); /* train.duration; at least 1 or it fails */
 
+/* Keys whose values differ, in the table's order; values as a run file has them, or "unset".  fixed: it cannot change in a run,
+ * unless both mean the same. */
+typedef struct ConfigChange {
+  const char *key, *was, *is;
+  bool fixed;
+} ConfigChange;
+int config_changes(Arena *arena, const Config *was, const Config *is, const ConfigChange **changes);
+
 uint64_t config_hash(const Config *c);                /* over every resolved value: equal on all ranks */
 void config_print(const Config *c, Text *out);        /* the resolved run file, each value's source as a comment; reads back */
 void config_print_new(Text *out);                     /* a commented starter file */

@@ -84,6 +84,7 @@ static void print_key(const Key *key, Text *out) {
   if (key->fallback) text_printf(out, "  default    %s\n", key->fallback);
   if (key->derived) text_printf(out, "  default    %s\n", key->derived);
   if (key->example && values.at && !strstr(values.at, key->example)) text_printf(out, "  example    %s\n", key->example);
+  if (key_is_fixed(key)) text_printf(out, "  fixed      cannot change in a run\n");
   if (key->elsewhere) text_printf(out, "  elsewhere  %s\n", key->elsewhere);
   print_fields(key, out);
   text_close(&values);
@@ -130,7 +131,7 @@ void config_print_new(Text *out) {
 /* ---- doc/keys.md ---- */
 
 static void print_doc_row(const char *of, const Key *key, Text *out) {
-  text_printf(out, "| `%s%s` | %s | ", of, key->name, key->help);
+  text_printf(out, "| `%s%s` | %s%s | ", of, key->name, key->help, key_is_fixed(key) ? "; cannot change in a run" : "");
   print_values(key, out);
   text_printf(out, " | ");
   if (key->required) text_printf(out, "**required**");

@@ -32,6 +32,7 @@ struct Key {
   size_t offset;        /* in Config; of a field, in its item */
   bool required;        /* always to be given in a run file */
   bool shape;           /* part of a model's explicit shape: required and defaults count only there */
+  bool fixed;           /* stays as it is in a run: a resume refuses another value that means something else, as of a shape */
   const char *fallback; /* default, as text; NULL: unset until check.c derives it */
   const char *word;     /* a word that stands for 0 or UNIT_NONE: auto, none */
   bool automatic;       /* of an amount: it may be "auto", UNIT_AUTO */
@@ -59,6 +60,7 @@ extern const int nsections;
 const Key *key_find(const char *section, const char *name); /* or NULL */
 const Key *key_find_path(const char *path);                 /* "train.lr" */
 const char *key_path(const Key *key, char out[80]);
+bool key_is_fixed(const Key *key);
 bool names_hold(const char *list, const char *name);                         /* name is one of "a, b, c" */
 void number_print(double value, Text *out);                                  /* the shortest that reads back: 32000, 3e-5 */
 void key_range(const Key *key, Text *out);                                   /* "0 < lr <= 1"; nothing where any value goes */

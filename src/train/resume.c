@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Where a run goes on.  What would make it another run (model, sequence length, global batch, seed, data) may not change;
- * everything else may: ranks, strategy, micro-batch, schedule, device. */
+/* Where a run goes on.  What would make it another run (model, sequence length, global batch, seed, data: the fixed keys of the
+ * table) may not change; everything else may: ranks, strategy, micro-batch, schedule, device.  What has changed is shown. */
 #include <errno.h>
 #include <limits.h>
 #include <stdio.h>
@@ -81,6 +81,7 @@ static void check_model(const Run *run, const Ckpt *ckpt) {
               help, "the model cannot change in a run; from the checkpoint's to this one:\n%s", changes.at);
 }
 
+/* Paths and format may be told otherwise where they mean as many tokens. */
 static void check_data(const Run *run, const Ckpt *ckpt, const Config *was) {
   const DataSets *a = &was->data.train, *b = &run->config->data.train;
   bool same = a->n == b->n;
@@ -98,17 +99,30 @@ static void check_data(const Run *run, const Ckpt *ckpt, const Config *was) {
   }
 }
 
-static void check_same(const Run *run, const Ckpt *ckpt) {
+/* Of these what they come to was compared. */
+static bool is_told_by_meaning(const char *key) {
+  static const char *const keys[] = {"train.global_batch_size", "data.train", "data.dtype", "data.val_fraction"};
+  for (size_t i = 0; i < sizeof keys / sizeof *keys; i++)
+    if (!strcmp(key, keys[i])) return true;
+  return !strncmp(key, "model.", strlen("model."));
+}
+
+static void check_same(Run *run, const Ckpt *ckpt) {
   const char *text = ckpt_text(ckpt, run->arena, "config"), *name = arena_printf(run->arena, "%s: /run/config", ckpt_folder(ckpt));
   if (!text) fail(FAIL_INPUT, "%s is not there\nhelp: resume from a checkpoint that hpctrain train has saved", name);
   char *words[] = {(char *)name, NULL};
-  const Config *was = config_parse(run->arena, name, text, 1, words), *is = run->config;
+  const Config *was = config_parse(run->arena, name, text, 1, words);
   check_model(run, ckpt);
-  check_number(run, "train.seq_len", "seq_len", was->train.seq_len, is->train.seq_len);
   check_number(run, "train.global_batch_size", "the number of sequences in global_batch_size", config_check_batch(was, 1).sequences,
                run->batch.sequences);
-  check_number(run, "run.seed", "seed", was->run.seed, is->run.seed);
   check_data(run, ckpt, was);
+  run->n_changes = config_changes(run->arena, was, run->config, &run->changes);
+  for (int i = 0; i < run->n_changes; i++) {
+    const ConfigChange *c = &run->changes[i];
+    if (c->fixed && !is_told_by_meaning(c->key))
+      config_fail(run->config, c->key, help, "%s cannot change in a run: the checkpoint has %s, now it is %s", c->key, c->was,
+                  c->is);
+  }
 }
 
 /* --- going on ------------------------------------------------------------------------------------------------------------- */
@@ -126,6 +140,15 @@ static void set_aside(Run *run) {
     moved++;
   }
   if (moved) lines_note(run->lines, "%d later checkpoint%s moved to %s", moved, moved == 1 ? "" : "s", run->folder->here);
+}
+
+enum { CHANGES_SHOWN = 24 };
+
+static void tell_changes(Run *run) {
+  int n = run->n_changes;
+  for (int i = 0; i < n && i < CHANGES_SHOWN; i++)
+    lines_note(run->lines, "changed %s: %s, was %s", run->changes[i].key, run->changes[i].is, run->changes[i].was);
+  if (n > CHANGES_SHOWN) lines_note(run->lines, "changed: %d more keys", n - CHANGES_SHOWN);
 }
 
 static void tell(Run *run, const char *weights) {
@@ -235,6 +258,7 @@ void run_load(Run *run) {
     weights = load_weights(run);
   if (run_speaks(run)) {
     tell(run, weights);
+    if (run->ckpt) tell_changes(run);
     if (run->ckpt) note_moments(run);
     set_aside(run);
   }

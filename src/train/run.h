@@ -52,9 +52,11 @@ typedef struct Run {
   const Members *members; /* its parameters */
   Batch batch;
   Data *data;
-  Weights *weights;   /* of model.from, as ckpt; NULL: none are read */
-  Ckpt *ckpt;         /* to go on from, between finding and loading it; NULL: none */
-  const char *source; /* the folder in which it was found */
+  Weights *weights;            /* of model.from, as ckpt; NULL: none are read */
+  Ckpt *ckpt;                  /* to go on from, between finding and loading it; NULL: none */
+  const char *source;          /* the folder in which it was found */
+  const ConfigChange *changes; /* n_changes: of the run file, since it was saved */
+  int n_changes;
   Engine *engine;
   Paces *paces; /* NULL: ranks are not compared */
   Prof *prof;   /* NULL: nothing is to be recorded in this attempt, or it has been */
