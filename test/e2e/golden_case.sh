@@ -4,6 +4,12 @@
 golden=$srcdir/test/golden
 export XDG_CACHE_HOME=${TMPDIR:-/tmp}/cache # kernels are compiled once for all tests of a file
 
+# A compiler that spends half the time and optimises little, for tests of passes rather than of kernels.
+quick_cc=${TMPDIR:-/tmp}/quick-cc.$$
+printf '#!/bin/sh\nexec cc "$@" -O1\n' > "$quick_cc"
+chmod +x "$quick_cc"
+trap 'rm -f "$quick_cc"' EXIT
+
 verify() {
   local model=$1 ranks=$2
   shift 2
@@ -24,7 +30,7 @@ within() {
 # way MODEL RANKS STRATEGY RECOMPUTE OFFLOAD PASSES PRECISION: full_whole accumulates whole gradients, hybrid_across shares out the
 # update, states are all that may lie in the host's memory, files hold moments.
 way() {
-  local keys=("parallel.strategy=${3/%across/shard}" "memory.recompute=$4" "precision.compute=$7")
+  local keys=("parallel.strategy=${3/%across/shard}" "memory.recompute=$4" "precision.compute=$7" "cpu.compiler=$quick_cc")
   case $3 in
     full_whole) keys[0]=parallel.strategy=full_shard keys+=(parallel.accumulate=whole) ;;
     hybrid_*) keys+=("parallel.shard_degree=$(($2 == 4 ? 2 : 1))") ;;

@@ -14,10 +14,19 @@ test_llama3_gqa_tied_4_full_shard_block_fused() { within llama3-gqa-tied 4 full_
 test_llama_headdim_2_no_shard_block_unfused() { within llama-headdim 2 no_shard block $unfused; }
 test_llama_headdim_3_full_shard_none_interpreter() { within llama-headdim 3 full_shard none $interpreter; }
 
+ways() {
+  printf '%s\n' "$models" "1 2 3 4" "$strategies" "none cheap block" "none moments states files" "1 4" "fp32 bf16" |
+    awk -f "$srcdir/test/e2e/pairs.awk"
+}
 while read -r row; do
   eval "test_${row//[- ]/_}() { way $row; }"
-done < <(printf '%s\n' "$models" "1 2 3 4" "$strategies" "none cheap block" "none moments states files" "1 4" "fp32 bf16" |
-  awk -f "$srcdir/test/e2e/pairs.awk")
+done < <(ways)
+
+test_every_two_choices_meet() {
+  local factors='3 4 7 3 4 2 2'
+  expect_equal "$(ways | awk '{ for (f = 1; f <= NF; f++) for (g = f + 1; g <= NF; g++) met[f " " $f " " g " " $g] }
+    END { for (pair in met) n++; print n }')" "$(awk '{ for (f = 1; f <= NF; f++) for (g = f + 1; g <= NF; g++) n += $f * $g; print n }' <<< "$factors")"
+}
 
 # Models that differ in what their blocks are made of: each once with much of the rest.
 test_qwen2_2_full_shard_block_bf16() { within qwen2 2 full_shard block precision.compute=bf16; }
