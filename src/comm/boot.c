@@ -47,17 +47,20 @@ static void mpi_start(int *argc, char ***argv, char library[MPI_MAX_LIBRARY_VERS
 
 typedef struct Place {
   char node[NODE_NAME];
-  int32_t local_rank;
+  int32_t local_rank, local_size;
 } Place;
 
 static void describe(Comm *comm, const char *library, const char *pmix) {
-  Place mine = {.local_rank = comm->local_rank}, *all = xmalloc(sizeof *all * (size_t)comm->size);
+  Place mine = {.local_rank = comm->local_rank, .local_size = comm->local_size}, *all = xmalloc(sizeof *all * (size_t)comm->size);
   char(*names)[NODE_NAME] = xmalloc(sizeof *names * (size_t)comm->size);
   memcpy(mine.node, comm->node, sizeof mine.node);
   comm_gather(comm, &mine, sizeof mine, all);
   comm->nodes = 0;
+  comm->least_local = comm->most_local = comm->local_size;
   for (int r = 0; r < comm->size; r++) {
     comm->nodes += all[r].local_rank == 0;
+    if (all[r].local_size < comm->least_local) comm->least_local = all[r].local_size;
+    if (all[r].local_size > comm->most_local) comm->most_local = all[r].local_size;
     memcpy(names[r], all[r].node, NODE_NAME);
   }
   char folded[200], running[128], built[32] = "";
@@ -96,7 +99,7 @@ Comm *comm_boot(int *argc, char ***argv) {
 
 Comm *comm_self(void) {
   Comm *comm = xmalloc(sizeof *comm);
-  *comm = (Comm){.transport = &comm_transport_self, .size = 1, .local_size = 1, .nodes = 1};
+  *comm = (Comm){.transport = &comm_transport_self, .size = 1, .local_size = 1, .nodes = 1, .least_local = 1, .most_local = 1};
   node_name(comm->node);
   snprintf(comm->describe, sizeof comm->describe, "1 rank, 1 node %s; no MPI", comm->node);
   abort_prepare(0, 1, comm->node, false, false);
@@ -140,6 +143,12 @@ int comm_size(const Comm *comm) { return comm->size; }
 int comm_local_rank(const Comm *comm) { return comm->local_rank; }
 int comm_local_size(const Comm *comm) { return comm->local_size; }
 int comm_nodes(const Comm *comm) { return comm->nodes; }
+
+void comm_local_sizes(const Comm *comm, int *least, int *most) {
+  *least = comm->least_local;
+  *most = comm->most_local;
+}
+
 const char *comm_node(const Comm *comm) { return comm->node; }
 const char *comm_describe(const Comm *comm) { return comm->describe; }
 

@@ -43,7 +43,8 @@ int comm_size(const Comm *comm);
 int comm_local_rank(const Comm *comm); /* on this node */
 int comm_local_size(const Comm *comm);
 int comm_nodes(const Comm *comm);
-const char *comm_node(const Comm *comm);     /* this node's name */
+void comm_local_sizes(const Comm *comm, int *least, int *most); /* of all nodes */
+const char *comm_node(const Comm *comm);                        /* this node's name */
 const char *comm_describe(const Comm *comm); /* "2 ranks, 1 node n001; Open MPI 4.1.4 (built 4.1.4), PMIx 4.2.2" */
 /* The cores this rank may use: its share of the node's (of the job's cgroup), whatever binding the launcher chose; the least
  * over ranks, so that all run the same program.  All ranks call.  Also sets this process's affinity to its share where the

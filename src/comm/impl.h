@@ -51,6 +51,7 @@ enum { NODE_NAME = 64 };
 struct Comm {
   const CommTransport *transport;
   int rank, size, local_rank, local_size, nodes;
+  int least_local, most_local; /* ranks of the node that has fewest, and most */
   char node[NODE_NAME];
   char describe[512];
   MPI_Comm world, local, control; /* with comm_transport_mpi only, as all that is MPI's */

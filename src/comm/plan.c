@@ -55,7 +55,7 @@ Comm *comm_plan_nodes(int ranks, int per_node) {
   Comm *comm = comm_self();
   comm->transport = &transport_plan;
   comm->size = ranks;
-  comm->local_size = per_node;
+  comm->local_size = comm->least_local = comm->most_local = per_node;
   comm->nodes = ranks / per_node;
   comm->planned = true;
   snprintf(comm->describe, sizeof comm->describe, "%d rank%s planned; no MPI", ranks, ranks == 1 ? "" : "s");

@@ -82,10 +82,9 @@ static void *work(void *self) {
 
 static _Noreturn void refuse(const Files *f, const char *what, size_t nbytes, int error) {
   fail(error == ENOSPC || error == EIO || error == EFBIG ? FAIL_MACHINE : FAIL_INPUT,
-       "memory.offload_folder: %s: %s (%.3f GiB): %s\nhelp: a folder that is there, on every node, that you may write to and that "
-       "has "
-       "room for the moments of the node's ranks",
-       f->path, what, (double)nbytes / 0x1p30, strerror(error));
+       "memory.offload_folder: %s: %s (%.1f MiB): %s\nhelp: a folder that is there, on every node, that you may write to and that "
+       "has room for the moments of the node's ranks",
+       f->path, what, (double)nbytes / 0x1p20, strerror(error));
 }
 
 Files *files_open(const char *folder, size_t nbytes) {

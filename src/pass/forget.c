@@ -4,6 +4,9 @@
  *
  * A value's price is of all that has to be computed again for it, down to what is still kept; so the first of two values that need
  * one product pays for it, and the second, now free, goes with it. */
+#include <string.h>
+
+#include "src/base/text.h"
 #include "src/pass/pass.h"
 
 enum { LEAST = 64 }; /* what saves less than such a part of what `cheap` keeps goes at the last level */
@@ -132,6 +135,17 @@ static void forget_cheap(Chooser *c) {
 
 /* --- choosing --------------------------------------------------------------------------------------------------------------- */
 
+/* The parameters that a product reads, side by side, by the part of their names before ".weight": "gate_proj+up_proj". */
+static void name_weights(const Chooser *c, int node, Text *out) {
+  const Node *x = graph_node(c->g, node);
+  bool within = op_table[x->op].kind == KIND_VIEW || x->op == OP_CONCAT || x->op == OP_CAST;
+  for (int k = 0; k < x->nin && within; k++) name_weights(c, x->in[k], out);
+  if (x->op != OP_LOAD) return;
+  const char *end = strrchr(x->name, '.'), *begin = end;
+  while (begin && begin > x->name && begin[-1] != '.') begin--;
+  if (begin) text_printf(out, "%s%.*s", out->n ? "+" : "", (int)(end - begin), begin);
+}
+
 /* For people: the largest op of a level. */
 static const char *level_name(const Chooser *c, int level) {
   const Node *most = NULL;
@@ -140,8 +154,11 @@ static const char *level_name(const Chooser *c, int level) {
     if (c->levels->level[c->forward.at[i]] == level && (!most || cost_of(c->g, x) > cost_of(c->g, most))) most = x;
   }
   if (!most) return "the rest";
-  if (most->op != OP_MATMUL) return op_table[most->op].name;
-  return arena_printf(c->arena, "matmul to %lld", (long long)most->shape.dim[1]);
+  Text text = {0};
+  if (most->op == OP_MATMUL) name_weights(c, most->in[1], &text);
+  const char *name = text.n ? arena_strdup(c->arena, text.at) : op_table[most->op].name;
+  text_close(&text);
+  return name;
 }
 
 static void name_level(Chooser *c, int level) {

@@ -182,9 +182,9 @@ static const char key[] = "memory.recompute";
 
 /* Bytes for people: "131.2 GiB". */
 static const char *amount(Arena *arena, size_t nbytes) {
-  const double gib = 1 << 30, mib = 1 << 20;
-  bool large = (double)nbytes >= gib;
-  return arena_printf(arena, "%.1f %s", (double)nbytes / (large ? gib : mib), large ? "GiB" : "MiB");
+  static const char *const units[] = {"KiB", "MiB", "GiB"};
+  int unit = nbytes >= 1 << 30 ? 2 : nbytes >= 1 << 20 ? 1 : 0;
+  return arena_printf(arena, "%.1f %s", (double)nbytes / (double)(1024LL << 10 * unit), units[unit]);
 }
 
 static _Noreturn void fail_short(Arena *arena, const Config *c, Comm *comm, Mesh *mesh, const EngineOptions *options,

@@ -188,6 +188,13 @@ double members_saved_bytes(const Members *m) {
   return sizeof(float) * (double)(sum.all + 2 * sum.trained);
 }
 
+double members_moment_bytes(const Members *m, size_t size, int owners) {
+  double n = 0;
+  for (int p = 0; p < m->n; p++)
+    if (!m->traits[p].frozen) n += (double)m->at[p].size / (m->traits[p].whole ? 1 : owners);
+  return 2 * (double)size * n;
+}
+
 static void print_shared(const Members *m, Text *out) {
   const char *between = "; shared: ";
   for (int p = 0; p < m->n; p++) {

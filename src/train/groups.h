@@ -35,6 +35,9 @@ Members *members_of_model(Arena *arena, const Config *c, const ModelConfig *mode
 /* Bytes of a checkpoint: all parameters, and the moments of those that are trained. */
 double members_saved_bytes(const Members *members);
 
+/* Bytes of the moments that one of `owners` ranks holds, in numbers of that size. */
+double members_moment_bytes(const Members *members, size_t size, int owners);
+
 /* Of a token, at the run's sequence length; members of the whole model. */
 Flops members_flops(const Members *members, const Config *c, const ModelConfig *model);
 

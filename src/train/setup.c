@@ -5,9 +5,11 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/statvfs.h>
 #include <unistd.h>
 
 #include "io/names.h"
+#include "src/report/human.h"
 
 static const ModelRope ropes[ROPE_KINDS] = {[ROPE_DEFAULT] = MODEL_ROPE_DEFAULT,
                                             [ROPE_LINEAR] = MODEL_ROPE_LINEAR,
@@ -182,15 +184,22 @@ void setup_check_profile(const Config *c, int64_t total_steps) {
     config_fail(c, "profile.steps", "steps that the run has", "the run ends with step %lld", (long long)total_steps);
 }
 
-void setup_check_folder(const Config *c) {
-  const char *folder = c->memory.offload_folder;
+void setup_check_folder(const Config *c, const Comm *comm, int owners, const Members *members) {
+  const char *folder = c->memory.offload_folder, *help = "a folder that is there, on every node, and that you may write to";
+  struct statvfs disk;
   if (!folder) return;
   Text inside = {0};
   text_printf(&inside, "%s/.", folder); /* a file has none */
-  if (access(inside.at, W_OK | X_OK))
-    config_fail(c, "memory.offload_folder", "a folder that is there, on every node, and that you may write to",
-                "no file can be made in %s: %s", folder, strerror(errno));
+  if (access(inside.at, W_OK | X_OK) || statvfs(inside.at, &disk))
+    config_fail(c, "memory.offload_folder", help, "no file can be made in %s: %s", folder, strerror(errno));
   text_close(&inside);
+  double needed = members_moment_bytes(members, dtype_size(types[c->precision.moments]), owners) * comm_local_size(comm),
+         left = (double)disk.f_bavail * (double)disk.f_frsize;
+  char a[HUMAN_TEXT], b[HUMAN_TEXT];
+  if (needed > left)
+    config_fail(c, "memory.offload_folder", "a folder with more room, more ranks, or moments in memory (leave the key out)",
+                "%s has no room for the moments of %d rank%s: they need %s, it has %s", folder, comm_local_size(comm),
+                comm_local_size(comm) == 1 ? "" : "s", human_bytes(needed, a), human_bytes(left, b));
 }
 
 LrSchedule setup_schedule(const Config *c, int64_t epoch_sequences) {
@@ -314,17 +323,22 @@ Dev *setup_device(const Config *c, Comm *comm, int threads, const char *fallback
   return dev_open(&options);
 }
 
-/* Ranks that share a copy of the parameters, where that is for the run file to say. */
+/* Groups of this many ranks, or of as many as a node has, where nodes have as many. */
 static int shard_degree(const Config *c, const Comm *comm) {
-  int ranks = comm_size(comm), asked = (int)c->parallel.shard_degree, degree = asked ? asked : ranks / comm_nodes(comm);
+  int ranks = comm_size(comm), least, most, degree = (int)c->parallel.shard_degree;
+  char help[96];
+  comm_local_sizes(comm, &least, &most);
+  snprintf(help, sizeof help, "as many ranks on every node (mpirun --map-by ppr:%d:node), or another parallel.shard_degree", least);
+  if (!degree && least != most)
+    config_fail(c, "parallel.strategy", help,
+                "hybrid_shard makes a group of each node's ranks, but there are nodes of %d and of %d", least, most);
+  if (!degree) degree = least;
   if (ranks % degree == 0) return degree;
   int below = degree, above = degree;
   while (ranks % below) below--;
   while (above < ranks && ranks % above) above++;
-  char help[80];
   snprintf(help, sizeof help, above > ranks ? "parallel.shard_degree: %d" : "parallel.shard_degree: %d or %d", below, above);
-  config_fail(c, asked ? "parallel.shard_degree" : "parallel.strategy", help, "%d ranks cannot be cut into groups of %d%s", ranks,
-              degree, asked ? "" : ", a node's");
+  config_fail(c, "parallel.shard_degree", help, "%d ranks cannot be cut into groups of %d", ranks, degree);
 }
 
 Mesh *setup_mesh(const Config *c, Comm *comm) {

@@ -6,6 +6,7 @@
 #include "io/hf_config.h"
 #include "src/config/config.h"
 #include "src/train/engine.h"
+#include "src/train/groups.h"
 
 /* The model that the run file names: preset, config.json, Hugging Face folder or shape; sequences longer than it is made for
  * are an input error.  Fields of a config.json that were not understood are noted in warnings, a line each. */
@@ -21,8 +22,8 @@ EngineOptions setup_options(const Config *c, const ModelConfig *model, int threa
 /* profile.steps that the run does not have are an input error; total_steps: its length. */
 void setup_check_profile(const Config *c, int64_t total_steps);
 
-/* Ends the job if memory.offload_folder cannot be had; what room it has is known when the file is made. */
-void setup_check_folder(const Config *c);
+/* Ends the job if memory.offload_folder cannot be had, or has no room for the moments, which so many ranks share. */
+void setup_check_folder(const Config *c, const Comm *comm, int owners, const Members *members);
 
 /* A decay that does not fit behind the warm-up is an input error. */
 LrSchedule setup_schedule(const Config *c, int64_t epoch_sequences);

@@ -111,7 +111,6 @@ static void open_data(Run *run) {
 /* What a run's engine is asked for; refuses what cannot be had. */
 static EngineOptions settle(Run *run) {
   const Config *c = run->config;
-  setup_check_folder(c);
   int threads = c->cpu.threads ? (int)c->cpu.threads : comm_core_share(run->comm);
   run->dev = setup_device(c, run->comm, threads, run->folder->path);
   DevCard card;
@@ -126,6 +125,8 @@ static EngineOptions settle(Run *run) {
   o.traits = run->members->traits;
   const char *tuned = run->ckpt ? ckpt_text(run->ckpt, run->arena, "choices") : NULL;
   if (tuned && *tuned) o.choices.tuned = tuned;
+  int owners = mesh_extent(run->mesh, MESH_DP_SHARD) * (o.across ? mesh_extent(run->mesh, MESH_DP_REPLICATE) : 1);
+  setup_check_folder(c, run->comm, owners, run->members);
   run->fit = fit_settle(run->arena, c, run->comm, run->mesh, &o, &(FitPlace){.dev = run->dev});
   return o;
 }
@@ -303,12 +304,13 @@ Run *run_open(int argc, char **argv) {
   run_find(run);
   times.load = lap(&at);
   EngineOptions options = settle(run);
+  run_check_room(run);
+  comm_barrier(run->comm); /* nobody has refused anything */
   begin_attempt(run);
   comm_barrier(run->comm);
   open_engine(run, &options);
   times.plan = lap(&at);
   if (run_speaks(run)) banner_plan(run);
-  run_check_room(run);
   times.job = engine_start(run->engine);
   stages_choices(run);
   warn_device(run);

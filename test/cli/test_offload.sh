@@ -74,6 +74,17 @@ test_a_folder_for_files_is_there_and_of_use() {
   fails 2 1 memory.offload=moments memory.offload_folder=. cpu.compiler=none
   expect_err 'files are for compiled programs'
 }
+test_a_full_folder_for_files_is_refused_before_there_is_an_attempt() {
+  write_run
+  mkdir small
+  mount -t tmpfs -o size=220k none small 2> /dev/null || { echo "note  nothing can be mounted here" >&2; return 0; }
+  trap 'umount -l "$PWD/small"' EXIT
+  fails 2 2 memory.offload=moments memory.offload_folder=small
+  expect_err '^error: small has no room for the moments of 2 ranks: they need [0-9.]+ kB, it has 22[0-9] kB$'
+  expect_err '^ +--> argument [0-9]+: memory\.offload_folder=small$'
+  [ ! -e run/attempts/1 ]
+  train 2 memory.offload=moments memory.offload_folder=small precision.moments=bf16
+}
 test_masters_are_there_in_bf16_alone() {
   write_run
   fails 2 1 memory.offload=masters

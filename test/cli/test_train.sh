@@ -161,12 +161,12 @@ test_recomputation_changes_no_bits() {
   least=$(planned_bytes block)
   [ "$least" -lt "$most" ]
   train 2 run.folder=c "memory.recompute=auto: $(((least + most) / 2))B"
-  expect_out '^note +memory.recompute: auto is [a-z].* in 1 of 2 blocks: \+[0-9.]+ % FLOPs, [0-9.]+ MiB of [0-9.]+ MiB$'
+  expect_out '^note +memory.recompute: auto is cheap.* in 1 of 2 blocks: \+[0-9.]+ % FLOPs, [0-9.]+ [KM]iB of [0-9.]+ [KM]iB$'
   expect_same a c
   train 2 run.folder=d "memory.recompute={auto: $((most / 1024 + 1))KiB}"
   expect_out '^note +memory.recompute: auto is none: '
   fails 2 2 run.folder=e 'memory.recompute=auto: 100kB'
-  expect_err 'planned with recompute: .*, 0.1 MiB allowed: .* short, [0-9]+ bytes$'
+  expect_err 'planned with recompute: .*, 97.7 KiB allowed: .* short, [0-9]+ bytes$'
 }
 
 test_a_strategy_may_change_in_between() {

@@ -239,6 +239,7 @@ test_a_disk_without_room_for_checkpoints() {
   expect_err '^error: .*no room for checkpoints: 4 more of 383 kB need'
   fails 3 2 $plain run.folder=small/run checkpoint.keep=1 checkpoint.keep_every=2steps
   expect_err '^error: .*no room for checkpoints: 5 more of 383 kB need'
+  [ ! -e small/run/attempts/1 ]
   expect_err '^help: a smaller checkpoint\.keep, a larger checkpoint\.keep_every, or '
   expect_run 0 "$hpctrain" plan t.yaml run.folder=small/run checkpoint.keep=1 checkpoint.keep_every=2steps
   expect_out '^disk   checkpoint 383 kB; up to 5 at a time 1.91 MB; [0-9.]+ MB free for small/run$'

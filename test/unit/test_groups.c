@@ -2,8 +2,10 @@
 /* Which parameters patterns name, what is asked of them, and what a graph tells of them. */
 #include <string.h>
 
+#include "src/comm/impl.h"
 #include "src/train/groups.h"
 #include "src/train/patterns.h"
+#include "src/train/setup.h"
 #include "test/check.h"
 
 static const ModelConfig tiny = {.vocab = 16,
@@ -18,11 +20,13 @@ static const ModelConfig tiny = {.vocab = 16,
                                  .init_std = 0.02,
                                  .rope = {.theta = 1e4}};
 
+static const char run_text[] =
+    "hpctrain: 1\nmodel: {preset: llama2-7b}\ndata: {train: a.bin}\n"
+    "train: {seq_len: 4, duration: 2 steps, global_batch_size: 1 sequences, lr: 1, schedule: constant}\n";
+
 static Config *load(Arena *arena, const char *groups, const char *ignore) {
-  static const char text[] = "hpctrain: 1\nmodel: {preset: llama2-7b}\ndata: {train: a.bin}\n"
-                             "train: {seq_len: 4, duration: 2 steps, global_batch_size: 1 sequences, lr: 1, schedule: constant}\n";
   char *argv[] = {"test", arena_printf(arena, "train.groups=%s", groups), arena_printf(arena, "parallel.ignore=%s", ignore), NULL};
-  return config_parse(arena, "r.yaml", text, 3, argv);
+  return config_parse(arena, "r.yaml", run_text, 3, argv);
 }
 
 /* The parameter that is called NAME.weight, in a model of two layers. */
@@ -160,6 +164,41 @@ TEST(work_for_what_is_frozen_is_not_counted) {
 }
 
 /* ---- renaming ---- */
+
+TEST(moments_are_shared_out_but_those_that_every_rank_holds) {
+  Arena *arena = arena_open();
+  Config *c = load(arena, "[{match: '*mlp*', trainable: false}]", "*norm*");
+  const Members *m = members_of_model(arena, c, &tiny);
+  double norms = 0, others = 0;
+  for (int p = 0; p < m->n; p++)
+    if (strstr(m->at[p].name, "norm"))
+      norms += (double)m->at[p].size;
+    else if (!strstr(m->at[p].name, "mlp"))
+      others += (double)m->at[p].size;
+  EXPECT(members_moment_bytes(m, 4, 1) == 8 * (norms + others));
+  EXPECT(members_moment_bytes(m, 2, 4) == 4 * (norms + others / 4));
+  arena_close(arena);
+}
+
+TEST(groups_of_a_node_want_nodes_of_one_size) {
+  Arena *arena = arena_open();
+  char *argv[] = {"test", "parallel.strategy=hybrid_shard", "parallel.shard_degree=2", NULL};
+  Config *by_node = config_parse(arena, "r.yaml", run_text, 2, argv), *by_two = config_parse(arena, "r.yaml", run_text, 3, argv);
+  Comm *comm = comm_plan_nodes(6, 3);
+  Mesh *mesh = setup_mesh(by_node, comm);
+  EXPECT(mesh_extent(mesh, MESH_DP_SHARD) == 3 && mesh_extent(mesh, MESH_DP_REPLICATE) == 2);
+  mesh_close(mesh);
+  comm->least_local = 2;
+  comm->most_local = 4;
+  EXPECT_FAIL(FAIL_INPUT, "hybrid_shard makes a group of each node's ranks, but there are nodes of 2 and of 4",
+              setup_mesh(by_node, comm));
+  EXPECT_FAIL(FAIL_INPUT, "ppr:2:node), or another parallel.shard_degree", setup_mesh(by_node, comm));
+  mesh = setup_mesh(by_two, comm);
+  EXPECT(mesh_extent(mesh, MESH_DP_SHARD) == 2 && mesh_extent(mesh, MESH_DP_REPLICATE) == 3);
+  mesh_close(mesh);
+  comm_close(comm);
+  arena_close(arena);
+}
 
 TEST(a_renamed_name_has_what_stars_stand_for) {
   static const struct {
