@@ -17,11 +17,10 @@ is_well() { # RANKS
   check "$1" --slow=50 > well.out 2>&1 || status=$?
   cat well.out
   echo "told : $((SECONDS - begin)) s"
-  sed -nE 's/^(rate|clock|ecc) (.*)/told , \2/p' well.out
+  sed -nE 's/^(rate|clock|ecc) (.*)/told : \1 \2/p' well.out
   [ $status -eq 0 ] && [ $((SECONDS - begin)) -le 60 ] && grep -q '^done   all is well' well.out
 }
 
-# Products of bf16 and copies of at least a fifth of what the slowest kind that plans know has.
 rates_are_a_gpus() {
   grep -E '^rate   products +[0-9.]+(T|P) FLOP/s' well.out && grep -E '^rate   memory +[0-9.]+ (GB|TB)/s' well.out &&
     grep -E '^rate   host to GPU +[0-9.]+ GB/s' well.out && grep -E '^rate   GPU to host +[0-9.]+ GB/s' well.out &&
@@ -32,7 +31,7 @@ slow_rank_is_named() {
   check "$most" --slow=70 > slow.out 2> slow.err < /dev/null &
   local job=$! status=0 pid='' until=$((SECONDS + 60))
   until grep -qs '^device' slow.out || [ $SECONDS -ge $until ]; do sleep 0.05; done
-  pid=$(pgrep -P "$(pgrep -P $job mpirun || echo $job)" -x hpctrain | sed -n 2p)
+  pid=$(ranks_of $job | sed -n 2p)
   while kill -STOP "$pid" 2> /dev/null; do sleep 0.18 && kill -CONT "$pid" && sleep 0.02; done
   wait $job || status=$?
   cat slow.out slow.err

@@ -41,8 +41,7 @@ begin() { # WORD…: all ranks in the background, in their fifth step or behind 
     sleep 0.1
   done
 }
-ranks() { pgrep -P "$(pgrep -P $job mpirun || echo $job)" -x hpctrain; }
-rank() { ranks | sed -n "$(($1 + 1))p"; }
+rank() { ranks_of $job | sed -n "$(($1 + 1))p"; }
 all_gone() { # PID…
   local p
   for p; do ! kill -0 "$p" 2> /dev/null || return 1; done
@@ -50,7 +49,7 @@ all_gone() { # PID…
 
 ends_by() { # SIGNAL RANK SECONDS: the job, so many seconds behind the signal at the most, and all its processes 30 s behind it
   local pids at status=0
-  pids=$(ranks)
+  pids=$(ranks_of $job)
   at=$(date +%s%N)
   kill -"$1" "$(rank "$2")"
   wait $job || status=$?

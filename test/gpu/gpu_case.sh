@@ -26,6 +26,13 @@ judge() { # NAME COMMAND…
   verdict $? "$1"
 }
 
+ranks_of() { # PID of a job: the ids of its ranks, in their order
+  local p
+  for p in $(pgrep -P "$1"); do
+    if [ "$(cat "/proc/$p/comm" 2> /dev/null)" = hpctrain ]; then echo "$p"; else ranks_of "$p"; fi
+  done
+}
+
 make_tokens() { # LINES: of a text with a rhythm, as tokens.bin
   for i in $(seq "$1"); do echo "The tide of $((i * i % 977)) came in at $((i % 24)) and left by $((i * 7 % 24))."; done > text
   "$hpctrain" tokenize tokens.bin text > /dev/null
