@@ -2,9 +2,9 @@
 /* Checkpoints: CHECKPOINTS/step-00000010/ holds model.h5 and manifest.json.
  *
  * model.h5 holds whole tensors, row-major and contiguous, whatever ranks and strategy wrote them: /model/NAME, /optim/SLOT/NAME,
- * /state/NAME, and the texts /run/NAME.  manifest.json says what the step is, how long the file is and the CRC-32C of each
- * dataset; it is written last.  A step folder gets its name by a rename when all of it is on disk: what has the name is whole
- * or was damaged later, and the manifest tells. */
+ * /state/NAME, and the texts /run/NAME (any bytes, and a NUL).  manifest.json says what the step is, how long the file is and the
+ * CRC-32C of each dataset; it is written last.  A step folder gets its name by a rename when all of it is on disk: what has the
+ * name is whole or was damaged later, and the manifest tells. */
 #ifndef IO_CKPT_H
 #define IO_CKPT_H
 
@@ -44,6 +44,7 @@ typedef struct CkptTensor {
 
 typedef struct CkptText {
   const char *name, *text;
+  size_t n; /* bytes, which may be any, and a NUL behind them; 0: up to the NUL */
 } CkptText;
 
 typedef struct CkptSave {
@@ -124,6 +125,8 @@ void ckpt_load_read(CkptLoad *load, const char *path, DType dtype, int64_t first
 bool try_ckpt_load_close(CkptLoad *load, Why *why);
 
 const char *ckpt_text(const Ckpt *c, Arena *arena, const char *name); /* of /run; NULL: not there */
+/* The same with its length, without the NUL behind it. */
+const char *ckpt_text_bytes(const Ckpt *c, Arena *arena, const char *name, size_t *n);
 
 /* Every k-th dataset from the i-th on against its checksum, by so many threads; (0,1) is all.  try_…: the first that is damaged;
  * the other tells of each, in their order, and gives their number. */

@@ -26,6 +26,8 @@ typedef struct CkptHash {
 /* All ranks call: what each of them has, by tensor and place; *n of them.  Every rank holds them for a moment: 24 bytes a piece. */
 const CkptHash *ckpt_gather_hashes(Arena *arena, Comm *comm, const CkptHash *mine, int64_t n_mine, int64_t *n);
 
+size_t ckpt_text_n(const CkptText *text); /* bytes, without the NUL */
+
 typedef struct CkptManifest {
   int64_t step, nbytes; /* of CKPT_FILE */
   const CkptText *facts;

@@ -38,7 +38,7 @@ static bool write_text(hid_t file, const CkptText *text) {
   char path[256];
   CHECK(snprintf(path, sizeof path, "/run/%s", text->name) < (int)sizeof path);
   hid_t type = H5Tcopy(H5T_C_S1);
-  CHECK(type >= 0 && H5Tset_size(type, strlen(text->text) + 1) >= 0 && H5Tset_cset(type, H5T_CSET_UTF8) >= 0);
+  CHECK(type >= 0 && H5Tset_size(type, ckpt_text_n(text) + 1) >= 0 && H5Tset_cset(type, H5T_CSET_UTF8) >= 0);
   hid_t dataset = create_dataset(file, path, type, 0, NULL);
   bool ok = dataset >= 0 && H5Dwrite(dataset, type, H5S_ALL, H5S_ALL, H5P_DEFAULT, text->text) >= 0;
   if (dataset >= 0) ok = H5Dclose(dataset) >= 0 && ok;
@@ -118,7 +118,7 @@ static bool check_limit(const CkptWriter *w) {
     for (int k = 0; k < t->rank; k++) n *= (uint64_t)t->shape[k];
     most += n + (n >= CKPT_ALIGNMENT ? CKPT_ALIGNMENT : 0) + 4096;
   }
-  for (int i = 0; i < w->save->n_texts; i++) most += strlen(w->save->texts[i].text) + 4096;
+  for (int i = 0; i < w->save->n_texts; i++) most += ckpt_text_n(&w->save->texts[i]) + 4096;
   if (getrlimit(RLIMIT_FSIZE, &limit) || limit.rlim_cur == RLIM_INFINITY || most <= limit.rlim_cur) return true;
   return why_not(w->why, "%s: %s: %.3g MB, the limit (ulimit -f) is %.3g MB", w->file, strerror(EFBIG), (double)most * 1e-6,
                  (double)limit.rlim_cur * 1e-6);

@@ -89,7 +89,7 @@ static bool read_entry(CkptEntry *e, const json_t *row, const char *path, Why *w
   e->crc32c = (uint32_t)strtoul(crc, NULL, 16);
   e->is_text = !strcmp(dtype, "text");
   for (e->dtype = 0; !e->is_text && e->dtype < DT_COUNT; e->dtype++)
-    if (!strcmp(dtype, dtype_name(e->dtype)) && (e->dtype == DT_F32 || !dtype_is_float(e->dtype))) break;
+    if (!strcmp(dtype, dtype_name(e->dtype))) break;
   if (e->dtype == DT_COUNT) return why_not(why, "%s: dataset '%s': dtype %.20s is not known", path, e->path, dtype);
   e->n = 1;
   for (size_t k = 0; k < json_array_size(shape); k++) {

@@ -147,7 +147,14 @@ void ckpt_read(const Ckpt *c, const char *path, DType dtype, int64_t first, int6
     fail_read(c, why.text);
 }
 
+size_t ckpt_text_n(const CkptText *text) { return text->n ? text->n : strlen(text->text); }
+
 const char *ckpt_text(const Ckpt *c, Arena *arena, const char *name) {
+  size_t n;
+  return ckpt_text_bytes(c, arena, name, &n);
+}
+
+const char *ckpt_text_bytes(const Ckpt *c, Arena *arena, const char *name, size_t *n) {
   Why why;
   int64_t at;
   const CkptEntry *e = ckpt_find(c, arena_printf(arena, "/run/%s", name));
@@ -155,6 +162,7 @@ const char *ckpt_text(const Ckpt *c, Arena *arena, const char *name) {
   if (!try_ckpt_locate(c, e, &at, &why)) fail_read(c, why.text);
   char *text = arena_alloc(arena, (size_t)e->n + 1);
   if (!try_ckpt_bytes(c, e, at, text, (size_t)e->n, &why)) fail_read(c, why.text);
+  *n = (size_t)e->n - 1;
   return text;
 }
 

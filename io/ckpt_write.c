@@ -45,7 +45,7 @@ static bool write_manifest(const CkptWriter *w, const CkptHash *hash, int64_t n)
   CHECK(at == hash + n);
   for (int i = 0; i < save->n_texts; i++) {
     const char *text = save->texts[i].text;
-    size_t nbytes = strlen(text) + 1;
+    size_t nbytes = ckpt_text_n(&save->texts[i]) + 1;
     *e++ = (CkptEntry){.path = arena_printf(w->arena, "/run/%s", save->texts[i].name),
                        .is_text = true,
                        .n = (int64_t)nbytes,

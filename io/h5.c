@@ -58,9 +58,25 @@ hid_t h5_file_access(size_t alignment) {
   return access;
 }
 
+/* HDF5 has no names for floats of 16 bits; exponent's place, bits and bias. */
+static hid_t narrow_type(size_t place, size_t bits, size_t bias) {
+  hid_t type = H5Tcopy(H5T_IEEE_F32LE);
+  CHECK(type >= 0 && H5Tset_fields(type, 15, place, bits, 0, place) >= 0 && H5Tset_precision(type, 16) >= 0);
+  CHECK(H5Tset_size(type, 2) >= 0 && H5Tset_ebias(type, bias) >= 0);
+  return type;
+}
+
 hid_t h5_type(DType dtype) {
-  const hid_t types[DT_COUNT] = {
-      [DT_F32] = H5T_IEEE_F32LE, [DT_I32] = H5T_STD_I32LE, [DT_I64] = H5T_STD_I64LE, [DT_PRED] = H5T_STD_U8LE};
+  static hid_t bf16, f16;
+  if (!bf16) bf16 = narrow_type(7, 8, 127);
+  if (!f16) f16 = narrow_type(10, 5, 15);
+  const hid_t types[DT_COUNT] = {[DT_F32] = H5T_IEEE_F32LE,
+                                 [DT_I32] = H5T_STD_I32LE,
+                                 [DT_I64] = H5T_STD_I64LE,
+                                 [DT_PRED] = H5T_STD_U8LE,
+                                 [DT_I16] = H5T_STD_I16LE,
+                                 [DT_BF16] = bf16,
+                                 [DT_F16] = f16};
   CHECK(dtype < DT_COUNT);
   return types[dtype];
 }

@@ -11,6 +11,7 @@
 #include "io/safetensors.h"
 #include "src/base/arena.h"
 #include "src/base/file.h"
+#include "src/base/text.h"
 
 static const int bits[SAFE_TYPES] = {[SAFE_F32] = 32, [SAFE_F16] = 16, [SAFE_BF16] = 16, [SAFE_I64] = 64, [SAFE_I32] = 32};
 
@@ -44,13 +45,21 @@ static json_t *describe(const SafeTensor *t, uint64_t *at) {
                    (json_int_t)*at);
 }
 
-SafeWriter *safe_writer_open(const char *path, const SafeTensor *tensors, int n) {
+SafeWriter *safe_writer_open_as(const char *path, const char *header, size_t n, uint64_t nbytes) {
   Arena *arena = arena_open();
   SafeWriter *w = arena_new(arena, SafeWriter);
+  unsigned char count[8];
   *w = (SafeWriter){.arena = arena, .path = arena_strdup(arena, path), .aside = arena_printf(arena, "%s.tmp", path)};
   w->fd = open(w->aside, O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC, 0666);
   if (w->fd < 0) fail_write(w, strerror(errno));
+  for (int i = 0; i < 8; i++) count[i] = (unsigned char)(n >> 8 * i);
+  write_bytes(w, count, sizeof count);
+  write_bytes(w, header, n);
+  w->end = w->at + nbytes;
+  return w;
+}
 
+SafeWriter *safe_writer_open(const char *path, const SafeTensor *tensors, int n) {
   json_t *header = json_pack("{s:{s:s}}", "__metadata__", "format", "pt");
   uint64_t nbytes = 0;
   for (int i = 0; i < n; i++) CHECK(!json_object_set_new(header, tensors[i].name, describe(&tensors[i], &nbytes)));
@@ -58,14 +67,11 @@ SafeWriter *safe_writer_open(const char *path, const SafeTensor *tensors, int n)
   char *text = json_dumps(header, JSON_COMPACT);
   json_decref(header);
   CHECK(text);
-  size_t used = strlen(text), length = (used + 7) / 8 * 8; /* the tensors begin at a multiple of 8 */
-  unsigned char count[8];
-  for (int i = 0; i < 8; i++) count[i] = (unsigned char)(length >> 8 * i);
-  write_bytes(w, count, sizeof count);
-  write_bytes(w, text, used);
-  write_bytes(w, "       ", length - used);
+  Text padded = {0};
+  text_printf(&padded, "%s%*s", text, (int)(-strlen(text) % 8), ""); /* the tensors begin at a multiple of 8 */
+  SafeWriter *w = safe_writer_open_as(path, padded.at, padded.n, nbytes);
+  text_close(&padded);
   free(text);
-  w->end = w->at + nbytes;
   return w;
 }
 

@@ -14,14 +14,13 @@
 #include <unistd.h>
 
 #include "io/json.h"
-#include "src/base/arena.h"
-#include "src/base/dtype.h"
 #include "src/base/file.h"
 #include "src/base/vec.h"
 
 _Static_assert(__BYTE_ORDER__ == __ORDER_LITTLE_ENDIAN__, "tensor files are little-endian and read as they lie");
 
 enum { HEADER_MAX = 100000000 }; /* bytes; the format's own bound */
+#define ANY UINT64_MAX           /* of a buffer's length: it is as long as its tensors say */
 
 static const struct {
   const char *name;
@@ -63,7 +62,27 @@ struct Safetensors {
   const SafeTensor **by_name; /* sorted */
 };
 
+static const struct {
+  SafeType type;
+  DType dtype;
+} alike[] = {{SAFE_F32, DT_F32}, {SAFE_F16, DT_F16}, {SAFE_BF16, DT_BF16}, {SAFE_I64, DT_I64},
+             {SAFE_I32, DT_I32}, {SAFE_I16, DT_I16}, {SAFE_BOOL, DT_PRED}};
+enum { ALIKE = sizeof alike / sizeof *alike };
+
 const char *safe_type_name(SafeType type) { return types[type].name; }
+
+bool safe_type_dtype(SafeType type, DType *dtype) {
+  int i = 0;
+  while (i < ALIKE && alike[i].type != type) i++;
+  if (i < ALIKE) *dtype = alike[i].dtype;
+  return i < ALIKE;
+}
+
+SafeType safe_type_of(DType dtype) {
+  int i = 0;
+  while (alike[i].dtype != dtype) CHECK(++i < ALIKE);
+  return alike[i].type;
+}
 
 /* --- one file's header -------------------------------------------------------------------------------------------------- */
 
@@ -123,7 +142,7 @@ static bool check_cover(const SafeTensor *t, int n, uint64_t nbytes, const char 
       return why_not(why, "%s: %" PRIu64 " bytes before tensor '%s' belong to none", path, t[i].offset - at, t[i].name);
     at += t[i].nbytes;
   }
-  return at == nbytes || why_not(why, "%s: the last %" PRIu64 " bytes belong to no tensor", path, nbytes - at);
+  return at == nbytes || nbytes == ANY || why_not(why, "%s: the last %" PRIu64 " bytes belong to no tensor", path, nbytes - at);
 }
 
 static bool check_metadata(json_t *metadata, const char *path, Why *why) {
@@ -198,8 +217,6 @@ static bool add_file(Safetensors *s, const char *path, Why *why) {
   return ok;
 }
 
-/* --- files and folders -------------------------------------------------------------------------------------------------- */
-
 static int by_name(const void *a, const void *b) {
   return strcmp((*(const SafeTensor *const *)a)->name, (*(const SafeTensor *const *)b)->name);
 }
@@ -216,6 +233,35 @@ static bool sort_names(Safetensors *s, Why *why) {
   return true;
 }
 
+Safetensors *try_safetensors_parse(const char *name, const char *text, size_t n, Why *why) {
+  Arena *arena = arena_open();
+  Safetensors *s = arena_new(arena, Safetensors);
+  s->arena = arena;
+  vec_push(arena, &s->files, (File){arena_strdup(arena, name), -1});
+  json_t *header = json_parse(text, n, name, why);
+  bool ok = header && take_header(s, header, 8 + n, ANY, name, why) && sort_names(s, why);
+  json_decref(header);
+  if (ok) return s;
+  safetensors_close(s);
+  return NULL;
+}
+
+const char *safetensors_header(const Safetensors *s, int file, Arena *arena, size_t *n) {
+  const File *f = &s->files.at[file];
+  unsigned char length[8];
+  errno = 0;
+  bool ok = fd_read_at(f->fd, length, 8, 0);
+  *n = 0;
+  for (int i = 0; ok && i < 8; i++) *n |= (size_t)length[i] << 8 * i;
+  if (*n > HEADER_MAX) fail(FAIL_INPUT, "%s: its header has changed\nhelp: copy it again", f->path);
+  char *text = arena_alloc(arena, *n + 1);
+  if (!ok || !fd_read_at(f->fd, text, *n, 8))
+    fail(FAIL_INPUT, "%s: %s\nhelp: copy it again", f->path, errno ? strerror(errno) : "the file has become shorter");
+  return text;
+}
+
+/* --- files and folders -------------------------------------------------------------------------------------------------- */
+
 /* The shard called base, opened once; -1 and why when it cannot be. */
 static int find_shard(Safetensors *s, const char *folder, const char *base, const char *index, Why *why) {
   if (!*base || strchr(base, '/') || *base == '.') {
@@ -226,6 +272,14 @@ static int find_shard(Safetensors *s, const char *folder, const char *base, cons
   for (int i = s->files.n - 1; i >= 0; i--)
     if (!strcmp(s->files.at[i].path, path)) return i;
   return add_file(s, path, why) ? s->files.n - 1 : -1;
+}
+
+/* A tensor that the index does not know would be loaded by nobody else. */
+static bool refuse_unlisted(const Safetensors *s, const json_t *map, const char *index, Why *why) {
+  for (int i = 0; i < s->tensors.n; i++)
+    if (!json_object_get(map, s->tensors.at[i].name))
+      return why_not(why, "%s: tensor '%.200s' is not in %s", safetensors_file(s, &s->tensors.at[i]), s->tensors.at[i].name, index);
+  return true;
 }
 
 static bool add_index(Safetensors *s, const char *folder, const char *index, Why *why) {
@@ -249,6 +303,7 @@ static bool add_index(Safetensors *s, const char *folder, const char *index, Why
       break;
     }
   }
+  ok = ok && refuse_unlisted(s, map, index, why);
   json_decref(root);
   return ok;
 }
@@ -284,7 +339,8 @@ Safetensors *safetensors_open(const char *path) {
 
 void safetensors_close(Safetensors *s) {
   if (!s) return;
-  for (int i = 0; i < s->files.n; i++) close(s->files.at[i].fd);
+  for (int i = 0; i < s->files.n; i++)
+    if (s->files.at[i].fd >= 0) close(s->files.at[i].fd);
   arena_close(s->arena);
 }
 
@@ -304,6 +360,13 @@ const SafeTensor *safetensors_find(const Safetensors *s, const char *name) {
 }
 
 const char *safetensors_file(const Safetensors *s, const SafeTensor *t) { return s->files.at[t->file].path; }
+
+int safetensors_files(const Safetensors *s) { return s->files.n; }
+
+const char *safetensors_path(const Safetensors *s, int file) {
+  CHECK(file >= 0 && file < s->files.n);
+  return s->files.at[file].path;
+}
 
 /* --- elements ----------------------------------------------------------------------------------------------------------- */
 
@@ -345,6 +408,19 @@ static void read_range(const Safetensors *s, const SafeTensor *t, int64_t first,
     first += take;
     n -= take;
   }
+}
+
+void safetensors_read_raw(const Safetensors *s, const SafeTensor *t, int64_t first, int64_t n, void *out) {
+  DType dtype;
+  CHECK(safe_type_dtype(t->type, &dtype));
+  read_range(s, t, first, n, out, dtype_size(dtype), NULL);
+}
+
+void safetensors_soon(const Safetensors *s, const SafeTensor *t, int64_t first, int64_t n) {
+  int64_t size = types[t->type].bits / 8;
+  if (first < 0 || first >= t->n) return;
+  if (n > t->n - first) n = t->n - first;
+  posix_fadvise(s->files.at[t->file].fd, (off_t)t->offset + first * size, n * size, POSIX_FADV_WILLNEED);
 }
 
 void safetensors_read_f32(const Safetensors *s, const SafeTensor *t, int64_t first, int64_t n, float *out) {

@@ -8,6 +8,8 @@
 #include <stddef.h>
 #include <stdint.h>
 
+#include "src/base/arena.h"
+#include "src/base/dtype.h"
 #include "src/base/fail.h"
 
 enum { SAFE_MAX_RANK = 8 };
@@ -39,7 +41,9 @@ typedef enum SafeType {
   SAFE_TYPES
 } SafeType;
 
-const char *safe_type_name(SafeType type); /* "F32", as in the header */
+const char *safe_type_name(SafeType type);         /* "F32", as in the header */
+bool safe_type_dtype(SafeType type, DType *dtype); /* false: no DType is like it */
+SafeType safe_type_of(DType dtype);                /* of those that one is like */
 
 typedef struct SafeTensor {
   const char *name;
@@ -60,14 +64,24 @@ typedef struct Safetensors Safetensors;
 Safetensors *safetensors_open(const char *path);
 Safetensors *try_safetensors_open(const char *path, Why *why); /* NULL: why says it */
 void safetensors_close(Safetensors *s);                        /* NULL is fine */
+/* What a file says that is not there, or not yet: its header's n bytes; name is what errors call it.  Nothing can be read of it. */
+Safetensors *try_safetensors_parse(const char *name, const char *header, size_t n, Why *why);
 
 int safetensors_n(const Safetensors *s);
 const SafeTensor *safetensors_at(const Safetensors *s, int i);              /* by file, then by place in it; lives as long as s */
 const SafeTensor *safetensors_find(const Safetensors *s, const char *name); /* NULL: no such tensor */
 const char *safetensors_file(const Safetensors *s, const SafeTensor *t);    /* its path, for messages */
+int safetensors_files(const Safetensors *s);
+const char *safetensors_path(const Safetensors *s, int file);
+/* A file's header as it stands there, blanks at its end included, and a NUL; in the arena. */
+const char *safetensors_header(const Safetensors *s, int file, Arena *arena, size_t *n);
 
 /* Elements first … first+n-1 of t's flattened row-major elements, converted; nothing else is loaded.  A range outside t
  * is the caller's fault, any other type than named above is an input error.  Threads may read at once. */
+/* The same as it lies, for a type that a DType is. */
+void safetensors_read_raw(const Safetensors *s, const SafeTensor *t, int64_t first, int64_t n, void *out);
+/* Whoever reads these bytes next would like them on their way; a range outside t is cut. */
+void safetensors_soon(const Safetensors *s, const SafeTensor *t, int64_t first, int64_t n);
 void safetensors_read_f32(const Safetensors *s, const SafeTensor *t, int64_t first, int64_t n, float *out);
 void safetensors_read_i64(const Safetensors *s, const SafeTensor *t, int64_t first, int64_t n, int64_t *out);
 
@@ -78,6 +92,8 @@ typedef struct SafeWriter SafeWriter;
 /* The header from name, type, rank and shape of each (the other fields are not looked at), and __metadata__ {"format": "pt"},
  * which loaders ask for.  The file is written aside and takes its name in safe_writer_close. */
 SafeWriter *safe_writer_open(const char *path, const SafeTensor *tensors, int n);
+/* The same with a header that another file had; nbytes: of what follows it. */
+SafeWriter *safe_writer_open_as(const char *path, const char *header, size_t n, uint64_t nbytes);
 /* The next bytes of the tensors in their order; calls may split tensors anywhere. */
 void safe_writer_add(SafeWriter *w, const void *bytes, size_t nbytes);
 void safe_writer_close(SafeWriter *w); /* checks that all bytes came, flushes, renames */

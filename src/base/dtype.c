@@ -33,14 +33,6 @@ static float from_bits(uint32_t bits) {
   return x;
 }
 
-uint16_t bf16_of(float x) {
-  uint32_t bits = bits_of(x);
-  if (x != x) return (uint16_t)(bits >> 16 | 0x40); /* quiet, and not infinite */
-  return (uint16_t)((bits + 0x7fff + (bits >> 16 & 1)) >> 16);
-}
-
-float bf16_value(uint16_t bits) { return from_bits((uint32_t)bits << 16); }
-
 /* Drops the low n bits, to nearest, ties to even. */
 static uint32_t shift_rounded(uint32_t x, uint32_t n) {
   uint32_t half = 1u << (n - 1), rest = x & (2 * half - 1), kept = x >> n;

@@ -6,6 +6,7 @@
 #include <stdbool.h>
 #include <stddef.h>
 #include <stdint.h>
+#include <string.h>
 
 /* PRED is a truth value (one byte, 0 or 1).  BF16 and F16 are formats of memory and of operands of big ops: all other arithmetic
  * is in F32 (the interpreter's in double), and a CAST rounds to nearest, ties to even. */
@@ -18,9 +19,19 @@ const char *dtype_name(DType dtype); /* "f32", "i32", "i64", "pred", "bf16", "f1
 static inline bool dtype_is_float(DType dtype) { return dtype == DT_F32 || dtype == DT_BF16 || dtype == DT_F16; }
 
 /* The 16 bits of a number and back; what is too large becomes infinite, NaN stays NaN. */
-uint16_t bf16_of(float x);
+static inline uint16_t bf16_of(float x) {
+  uint32_t bits;
+  memcpy(&bits, &x, sizeof bits);
+  uint32_t rounded = bits + 0x7fff + (bits >> 16 & 1);
+  return (uint16_t)((x != x ? bits | 0x400000 : rounded) >> 16); /* quiet, and not infinite */
+}
+static inline float bf16_value(uint16_t bits) {
+  uint32_t wide = (uint32_t)bits << 16;
+  float x;
+  memcpy(&x, &wide, sizeof x);
+  return x;
+}
 uint16_t f16_of(float x);
-float bf16_value(uint16_t bits);
 float f16_value(uint16_t bits);
 /* An F32 as a bf16, rounded to nearest with ties away from zero, and what the bits of that leave: together they are the F32 again,
  * bit for bit (of a NaN, a NaN).  Ties to even would leave one number too many for 16 bits. */

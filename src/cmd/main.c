@@ -41,6 +41,9 @@ const Command commands[] = {
      true, cmd_tokenize},
     {"detokenize", "before", "--tokenizer T", "JSON arrays of ids on standard input, one a line, become JSON strings", false,
      cmd_detokenize},
+    {"import", "before", "HF_DIR CKPT",
+     "makes a checkpoint (step 0) of a Hugging Face folder: model.from starts a run from it, export gives the same files again",
+     true, cmd_import},
     {"train", "during", RUN_WORDS, "trains, or goes on where the run's newest checkpoint is; the default command", true, cmd_train},
     {"ckpt", "after", "ls|show|verify FOLDER | diff FOLDER FOLDER | copy FOLDER TO_FOLDER",
      "the checkpoints of a run (its newest) or a step folder: listed, described, checked against their checksums, compared tensor "
@@ -51,6 +54,11 @@ const Command commands[] = {
      "where the time of the steps went that profile.steps has recorded, by kind, program and step", false, cmd_profile},
     {"generate", "after", "RUN_OR_STEP_FOLDER [--prompt TEXT] [--tokens N] [--temperature T] [--seed S] [section.key=value ...]",
      "text from the newest checkpoint of a run, or from that step; for runs on bytes", false, cmd_generate},
+    {"export", "after", "CKPT HF_DIR [--dtype bf16|fp16|fp32] [--shard-size 5GB] [--force]",
+     "makes a Hugging Face folder of a run's newest checkpoint, or of that step; --dtype: "
+     "else as "
+     "imported, or as the model's config.json says, or as it was computed; --force: replaces a model's folder",
+     true, cmd_export},
     {"ir", "inspect", RUN_WORDS " [--after=STAGE] [--program=NAME] [--ranks N]",
      "the run's programs after a stage of the compiler: model recompute shard simplify accumulate schedule fuse", false, cmd_ir},
     {"verify", "inspect", "HF_DIR REFERENCE.safetensors [--train FILE.json] [--passes N] [--dump FILE] [section.key=value ...]",

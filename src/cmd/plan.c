@@ -70,9 +70,10 @@ static void check_data(const Prospect *p) {
 
 static void check_weights(const Prospect *p) {
   if (!p->config->model.from) return;
-  Weights *weights = weights_open(p->arena, p->config, p->members);
+  ModelFolder *from = model_folder_open(p->config->model.from);
+  Weights *weights = weights_open(p->arena, from, p->config, p->members);
   printf("loads  %s\n", weights_told(weights));
-  weights_close(weights);
+  model_folder_close(from);
 }
 
 /* --- words ------------------------------------------------------------------------------------------------------------------- */

@@ -114,9 +114,10 @@ static Engine *open_engine(Verify *v, Arena *arena, int64_t sequences, int64_t p
   fit_settle(arena, v->config, v->comm, v->mesh, &o, &(FitPlace){.dev = v->dev});
   Engine *engine = engine_open(arena, v->dev, v->comm, v->mesh, &o);
   engine_start(engine);
-  Weights *weights = weights_open(arena, v->config, members);
+  ModelFolder *from = model_folder_open(v->config->model.from);
+  Weights *weights = weights_open(arena, from, v->config, members);
   weights_load(weights, engine, v->dev, v->comm);
-  weights_close(weights);
+  model_folder_close(from);
   return engine;
 }
 

@@ -213,6 +213,9 @@ Config *config_parse(Arena *arena, const char *name, const char *text, int argc,
 /* The words that "section.key", a choice, may be; NULL at the end. */
 const char *const *config_choices(const char *key);
 
+/* "5GB", "2 GiB": bytes, as in run files. */
+bool config_parse_bytes(const char *text, int64_t *nbytes);
+
 /* Names that model.preset may have, NULL at the end.  Kept, not copied.  Unset, any name passes. */
 void config_set_presets(const char *const *names);
 

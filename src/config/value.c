@@ -232,6 +232,12 @@ static bool parse_fit(Arena *arena, const Key *key, const char *text, void *at, 
   return true;
 }
 
+bool config_parse_bytes(const char *text, int64_t *nbytes) {
+  double value;
+  const char *rest;
+  return number_scan(text, &value, &rest) && bytes_take(value, rest + strspn(rest, " "), nbytes);
+}
+
 static bool parse_data(Arena *arena, const Key *key, const char *text, void *at, Fault *fault) {
   if (!*text) return fault_set(fault, "has no value", NULL);
   DataSet *set = arena_new(arena, DataSet);

@@ -151,6 +151,19 @@ Members *members_of_model(Arena *arena, const Config *c, const ModelConfig *mode
   return m;
 }
 
+Members *members_named(Arena *arena, const ModelConfig *model) {
+  ModelNodes nodes;
+  int loss;
+  Graph *g = build_one(arena, model, &nodes, &loss);
+  Members *m = arena_new(arena, Members);
+  *m = (Members){.n = nodes.n_params, .at = arena_array(arena, Member, nodes.n_params)};
+  for (int p = 0; p < m->n; p++) {
+    const Node *load = graph_node(g, nodes.params[p]);
+    m->at[p] = (Member){.name = load->name, .shape = load->shape, .size = shape_size(&load->shape), .group = -1};
+  }
+  return m;
+}
+
 /* --- telling -------------------------------------------------------------------------------------------------------------- */
 
 /* Parameters of a group, or all (group: -2). */

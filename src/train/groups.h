@@ -32,6 +32,9 @@ typedef struct Members {
 Members *members_of(Arena *arena, const Config *c, Graph *g, const int *params, int n, int order, int loss);
 Members *members_of_model(Arena *arena, const Config *c, const ModelConfig *model);
 
+/* Names and shapes alone, of a model that is not to be trained. */
+Members *members_named(Arena *arena, const ModelConfig *model);
+
 /* Bytes of a checkpoint: all parameters, and the moments of those that are trained. */
 double members_saved_bytes(const Members *members);
 

@@ -184,7 +184,8 @@ static const char *load_weights(Run *run) {
   }
   weights_load(run->weights, run->engine, run->dev, run->comm);
   const char *told = weights_told(run->weights);
-  weights_close(run->weights);
+  model_folder_close(run->from);
+  run->from = NULL;
   run->weights = NULL;
   return told;
 }
@@ -217,12 +218,27 @@ static void load_states(Run *run) {
   }
 }
 
+static void keep_papers(Run *run) {
+  const CkptText *papers = model_folder_papers(run->from, &run->n_papers);
+  CkptText *copies = arena_array(run->arena, CkptText, run->n_papers);
+  for (int i = 0; i < run->n_papers; i++) {
+    char *bytes = arena_alloc(run->arena, papers[i].n + 1);
+    memcpy(bytes, papers[i].text, papers[i].n);
+    copies[i] = (CkptText){arena_strdup(run->arena, papers[i].name), bytes, papers[i].n};
+  }
+  run->papers = copies;
+}
+
 void run_find(Run *run) {
   Ckpt *ckpt = find(run);
   if (ckpt) {
+    run->papers = model_papers_of(run->arena, ckpt, &run->n_papers);
     go_on_from(run, ckpt);
   } else if (run->config->model.from) {
-    run->weights = weights_open(run->arena, run->config, run->members);
+    run->from = model_folder_open(run->config->model.from);
+    comm_agree(run->comm, model_folder_hash(run->from), "the files of model.from");
+    run->weights = weights_open(run->arena, run->from, run->config, run->members);
+    keep_papers(run);
   }
 }
 

@@ -52,7 +52,10 @@ typedef struct Run {
   const Members *members; /* its parameters */
   Batch batch;
   Data *data;
-  Weights *weights;            /* of model.from, as ckpt; NULL: none are read */
+  ModelFolder *from;      /* model.from, where weights are read from it, until they are */
+  Weights *weights;       /* of it; NULL: none are read */
+  const CkptText *papers; /* of the model that it began from, for its checkpoints; n_papers: none */
+  int n_papers;
   Ckpt *ckpt;                  /* to go on from, between finding and loading it; NULL: none */
   const char *source;          /* the folder in which it was found */
   const ConfigChange *changes; /* n_changes: of the run file, since it was saved */

@@ -35,10 +35,14 @@ static bool write_states(const Run *run, Why *why) {
   char loss[NUM_TEXT];
   Text history = {0};
   history_print(run->history, &history);
-  CkptText texts[] = {{"config", run->config_text},
-                      {"model", run->model_text},
-                      {"choices", job_choices(engine_job(run->engine))},
-                      {"history", history.at ? history.at : ""}};
+  const CkptText own[] = {{"config", run->config_text},
+                          {"model", run->model_text},
+                          {"choices", job_choices(engine_job(run->engine))},
+                          {"history", history.at ? history.at : ""}};
+  int n_own = sizeof own / sizeof *own;
+  CkptText *texts = arena_array(arena, CkptText, n_own + run->n_papers);
+  memcpy(texts, own, sizeof own);
+  if (run->n_papers) memcpy(texts + n_own, run->papers, sizeof *texts * (size_t)run->n_papers);
   CkptText facts[] = {
       {"tokens", arena_printf(arena, "%lld", (long long)(run->step * run->batch.tokens))},
       {"loss", num_double(run->loss, loss)},
@@ -50,7 +54,7 @@ static bool write_states(const Run *run, Why *why) {
   StatesSave save = {.folder = run->folder->checkpoints,
                      .step = run->step,
                      .texts = texts,
-                     .n_texts = sizeof texts / sizeof *texts,
+                     .n_texts = n_own + run->n_papers,
                      .facts = facts,
                      .n_facts = sizeof facts / sizeof *facts};
   bool ok = try_states_save(run->comm, run->engine, &save, why);

@@ -8,6 +8,7 @@
 #include <sys/statvfs.h>
 #include <unistd.h>
 
+#include "io/model_folder.h"
 #include "io/names.h"
 #include "src/report/human.h"
 
@@ -96,13 +97,25 @@ static ModelConfig from_shape(const Config *c) {
   };
 }
 
+/* Of a run's or an imported checkpoint. */
+static HfConfig saved_config(Arena *arena, const char *path) {
+  ModelFolder *folder = model_folder_open(path);
+  Why why;
+  HfConfig hf;
+  const char *name = arena_printf(arena, "%s: config.json", model_folder_path(folder));
+  if (!try_hf_config_parse(arena, name, model_folder_config(folder), strlen(model_folder_config(folder)), &hf, &why))
+    fail(FAIL_INPUT, "%s\nhelp: use another model", why.text);
+  model_folder_close(folder);
+  return hf;
+}
+
 ModelConfig setup_model(Arena *arena, const Config *c, Text *warnings) {
   ModelConfig model;
   const char *path = c->model.config ? c->model.config : c->model.from;
   if (c->model.preset) {
     CHECK(model_preset(c->model.preset, &model)); /* the name was checked with the run file */
   } else if (path) {
-    HfConfig hf = hf_config_read(arena, path);
+    HfConfig hf = path == c->model.from && model_folder_is_ckpt(path) ? saved_config(arena, path) : hf_config_read(arena, path);
     for (int i = 0; i < hf.n_warnings; i++) text_printf(warnings, "%s\n", hf.warnings[i]);
     model = setup_model_from_hf(&hf);
   } else {

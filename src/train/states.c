@@ -82,35 +82,63 @@ static void check_shape(const Ckpt *ckpt, const char *path, const Shape *want) {
          e ? "has another shape than the model's" : "is not there");
 }
 
-/* A range of a tensor of a checkpoint, for a parameter that `holders` ranks want to have: each reads its part of a turn. */
-typedef struct Saved {
-  CkptLoad *load;
+/* A range of a whole tensor, for a parameter that `holders` ranks want to have: each reads its part of a turn. */
+typedef struct Spread {
   Engine *engine;
   int param;
-  const char *path;
+  StatesRead *read;
+  void *self;
   int64_t first, holders, me, most; /* most: elements a rank reads in a turn */
   float *mine, *all;
-} Saved;
+} Spread;
 
-static void read_shared(Saved *s, int64_t first, int64_t n, float *to) {
+static void read_turn(Spread *s, int64_t first, int64_t n, float *to) {
   int64_t each = (n + s->holders - 1) / s->holders, from = each * s->me, count = n - from < each ? n - from : each;
-  if (count > 0) ckpt_load_read(s->load, s->path, DT_F32, first + from, count, s->mine);
+  if (count > 0) s->read(s->self, first + from, count, s->mine);
   engine_gather_holders(s->engine, s->param, s->mine, sizeof(float) * (size_t)each, s->all);
   memcpy(to, s->all, sizeof(float) * (size_t)n);
 }
 
-static void read_part(void *self, int64_t first, int64_t n, void *to) {
-  Saved *s = self;
+static void read_spread(void *self, int64_t first, int64_t n, void *to) {
+  Spread *s = self;
   int64_t turn = s->holders * s->most;
   first += s->first;
-  if (s->holders == 1) ckpt_load_read(s->load, s->path, DT_F32, first, n, to);
+  if (s->holders == 1) s->read(s->self, first, n, to);
   for (int64_t done = 0; s->holders > 1 && done < n; done += turn)
-    read_shared(s, first + done, n - done < turn ? n - done : turn, (float *)to + done);
+    read_turn(s, first + done, n - done < turn ? n - done : turn, (float *)to + done);
+}
+
+/* Elements of all holders' parts of a turn: large reads, and little memory beside the states. */
+enum { TURN = 4 << 20 };
+
+void states_put(Engine *engine, StateSlot slot, int param, StatesRead *read, void *self) {
+  const StateTable *states = engine_states(engine);
+  Spread s = {.engine = engine, .param = param, .read = read, .self = self};
+  int64_t n, at;
+  if (!state_piece(states, param, engine_rank(engine), &s.first, &n, &at)) return;
+  state_holders(states, param, engine_rank(engine), &s.holders, &s.me);
+  s.most = TURN / s.holders + 1;
+  s.mine = s.holders > 1 ? xmalloc(sizeof(float) * (size_t)s.most) : NULL;
+  s.all = s.holders > 1 ? xmalloc(sizeof(float) * (size_t)(s.most * s.holders)) : NULL;
+  engine_put(engine, slot, states->params[param].unit, at, n, read_spread, &s);
+  free(s.mine);
+  free(s.all);
 }
 
 static void read_zeros(void *self, int64_t first, int64_t n, void *to) {
   (void)self, (void)first;
   memset(to, 0, sizeof(float) * (size_t)n);
+}
+
+/* A tensor of a checkpoint. */
+typedef struct Saved {
+  CkptLoad *load;
+  const char *path;
+} Saved;
+
+static void read_saved(void *self, int64_t first, int64_t n, float *to) {
+  const Saved *s = self;
+  ckpt_load_read(s->load, s->path, DT_F32, first, n, to);
 }
 
 /* A checkpoint of another precision has no loss scale: that one starts afresh. */
@@ -133,25 +161,18 @@ bool states_has_moments(const Ckpt *ckpt, const char *param) {
   return has;
 }
 
-/* Elements of all holders' parts of a turn: large reads, and little memory beside the states. */
-enum { TURN = 4 << 20 };
-
 static void load_param(Engine *engine, const Ckpt *ckpt, CkptLoad *load, StateSlot slot, int p, Arena *arena) {
   const StateTable *states = engine_states(engine);
   const StateParam *param = &states->params[p];
-  Saved s = {.load = load, .engine = engine, .param = p, .path = tensor_path(arena, slot, param)};
-  int64_t n, at;
+  Saved s = {load, tensor_path(arena, slot, param)};
+  int64_t first, n, at;
   if (!engine_holds(engine, slot, param->unit)) return; /* moments, of an engine that does not train */
   bool absent = slot != SLOT_PARAM && !ckpt_find(ckpt, s.path);
   if (!absent) check_shape(ckpt, s.path, &param->shape);
-  if (!state_piece(states, p, engine_rank(engine), &s.first, &n, &at)) return;
-  state_holders(states, p, engine_rank(engine), &s.holders, &s.me);
-  s.most = TURN / s.holders + 1;
-  s.mine = s.holders > 1 && !absent ? xmalloc(sizeof(float) * (size_t)s.most) : NULL;
-  s.all = s.holders > 1 && !absent ? xmalloc(sizeof(float) * (size_t)(s.most * s.holders)) : NULL;
-  engine_put(engine, slot, param->unit, at, n, absent ? read_zeros : read_part, &s);
-  free(s.mine);
-  free(s.all);
+  if (!absent)
+    states_put(engine, slot, p, read_saved, &s);
+  else if (state_piece(states, p, engine_rank(engine), &first, &n, &at))
+    engine_put(engine, slot, param->unit, at, n, read_zeros, NULL);
 }
 
 bool try_states_load(Comm *comm, Engine *engine, const Ckpt *ckpt, Why *why) {

@@ -8,7 +8,8 @@
  *   /run/config                                 the resolved run file; config_parse reads it
  *   /run/model                                  the model's config.json, so that a step folder needs nothing beside it
  *   /run/history                                history.h
- *   /run/choices                                kernels that were chosen by measurement; "" when by the fixed rule */
+ *   /run/choices                                kernels that were chosen by measurement; "" when by the fixed rule
+ *   /run/hf/NAME                                the files of the folder that the run began from (io/model_folder.h) */
 #ifndef TRAIN_STATES_H
 #define TRAIN_STATES_H
 
@@ -30,6 +31,10 @@ bool try_states_save(Comm *comm, const Engine *engine, const StatesSave *save, W
  * All ranks together read each byte once, and what they read is checked: false on all of them, with the same reason, when something
  * is damaged; then another checkpoint may be loaded. */
 bool try_states_load(Comm *comm, Engine *engine, const Ckpt *ckpt, Why *why);
+/* Fills this rank's part of a slot of a parameter from something that is read by ranges of the whole tensor; all ranks call.  Where
+ * several hold the same part, each of them reads a share of it, and they exchange. */
+typedef void StatesRead(void *self, int64_t first, int64_t n, float *to);
+void states_put(Engine *engine, StateSlot slot, int param, StatesRead *read, void *self);
 /* Whether it has the moments of a parameter: those of a frozen one do not exist. */
 bool states_has_moments(const Ckpt *ckpt, const char *param);
 

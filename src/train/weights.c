@@ -5,8 +5,8 @@
 #include <string.h>
 
 #include "io/names.h"
-#include "io/safetensors.h"
 #include "src/train/patterns.h"
+#include "src/train/states.h"
 
 static const char remedy[] =
     "config.json and weights belong to one model; what differs is for model.rename, model.fresh and model.skip";
@@ -20,20 +20,23 @@ typedef struct Named {
 
 struct Weights {
   Arena *arena;
-  const Config *config;
+  const Config *config; /* NULL: nothing is renamed, fresh or skipped */
+  Renames rename;
+  Patterns fresh, skip;
   const Members *members;
-  Safetensors *files;
+  ModelFolder *from;
   Named *named; /* by name */
   int n_named, renamed, skipped;
-  const SafeTensor **of; /* by parameter; NULL: fresh */
+  const SafeTensor **of;   /* by parameter; NULL: fresh */
+  const SafeTensor *twice; /* the head where it is also the table; NULL: not there */
 };
 
-static const char *path_of(const Weights *w) { return w->config->model.from; }
+static const char *path_of(const Weights *w) { return model_folder_path(w->from); }
 
 /* --- names ---------------------------------------------------------------------------------------------------------------- */
 
 static Named name_tensor(const Weights *w, const SafeTensor *t) {
-  const Renames *renames = &w->config->model.rename;
+  const Renames *renames = &w->rename;
   for (int r = 0; r < renames->n; r++) {
     const char *to = pattern_rename(w->arena, renames->at[r].from.text, renames->at[r].to.text, t->name);
     if (to) return (Named){to, t, &renames->at[r]};
@@ -68,14 +71,18 @@ static bool is_tied_head(const Weights *w, const char *name) {
 }
 
 static void name_tensors(Weights *w) {
-  int n = safetensors_n(w->files);
+  int n = model_folder_n(w->from);
   w->named = arena_array(w->arena, Named, n);
   for (int i = 0; i < n; i++) {
-    const SafeTensor *t = safetensors_at(w->files, i);
-    bool skipped = patterns_find(&w->config->model.skip, t->name) >= 0;
+    const SafeTensor *t = model_folder_at(w->from, i);
+    bool skipped = patterns_find(&w->skip, t->name) >= 0;
     Named named = name_tensor(w, t);
     w->skipped += skipped;
-    if (skipped || name_is_constant(t->name) || is_tied_head(w, named.name)) continue;
+    if (skipped || name_is_constant(t->name)) continue;
+    if (is_tied_head(w, named.name)) {
+      w->twice = t;
+      continue;
+    }
     w->renamed += named.by != NULL;
     w->named[w->n_named++] = named;
   }
@@ -85,9 +92,9 @@ static void name_tensors(Weights *w) {
 
 static void check_patterns(const Weights *w) {
   const Config *c = w->config;
-  int files = safetensors_n(w->files), params = w->members->n;
+  int files = model_folder_n(w->from), params = w->members->n;
   const char **there = arena_array(w->arena, const char *, files), **here = arena_array(w->arena, const char *, params);
-  for (int i = 0; i < files; i++) there[i] = safetensors_at(w->files, i)->name;
+  for (int i = 0; i < files; i++) there[i] = model_folder_at(w->from, i)->name;
   for (int p = 0; p < params; p++) here[p] = w->members->at[p].name;
   const char *in_files = arena_printf(w->arena, "tensor of %s", path_of(w));
   for (int i = 0; i < c->model.rename.n; i++) pattern_need(c, "model.rename", &c->model.rename.at[i].from, in_files, there, files);
@@ -98,7 +105,7 @@ static void check_patterns(const Weights *w) {
 
 /* --- finding -------------------------------------------------------------------------------------------------------------- */
 
-static bool may_be_fresh(const Weights *w, const Member *param) { return patterns_find(&w->config->model.fresh, param->name) >= 0; }
+static bool may_be_fresh(const Weights *w, const Member *param) { return patterns_find(&w->fresh, param->name) >= 0; }
 
 static bool same_shape(const SafeTensor *t, const Shape *shape) {
   bool same = t->rank == shape->rank;
@@ -110,7 +117,7 @@ static _Noreturn void fail_shape(const Weights *w, const SafeTensor *t, const Me
   Text is = {0}, want = {0};
   for (int i = 0; i < t->rank; i++) text_printf(&is, "%s%lld", i ? "x" : "", (long long)t->shape[i]);
   for (int i = 0; i < param->shape.rank; i++) text_printf(&want, "%s%lld", i ? "x" : "", (long long)param->shape.dim[i]);
-  fail(FAIL_INPUT, "%s: '%s' is %s, the model's config wants %s\nhelp: %s", safetensors_file(w->files, t), t->name,
+  fail(FAIL_INPUT, "%s: '%s' is %s, the model's config wants %s\nhelp: %s", model_folder_file(w->from, t), t->name,
        is.n ? is.at : "a scalar", want.at, remedy);
 }
 
@@ -137,15 +144,20 @@ static void refuse_extra(const Weights *w) {
   if (first < 0) return;
   const Named *named = &w->named[first];
   const char *was = named->by ? arena_printf(w->arena, ", as '%s' is renamed to", named->tensor->name) : "";
-  fail(FAIL_INPUT, "%s: the model has no tensor '%s'%s%s\nhelp: %s", safetensors_file(w->files, named->tensor), named->name, was,
+  fail(FAIL_INPUT, "%s: the model has no tensor '%s'%s%s\nhelp: %s", model_folder_file(w->from, named->tensor), named->name, was,
        others ? arena_printf(w->arena, " (nor %d more)", others) : "", remedy);
 }
 
-Weights *weights_open(Arena *arena, const Config *c, const Members *members) {
+Weights *weights_open(Arena *arena, ModelFolder *from, const Config *c, const Members *members) {
   Weights *w = arena_new(arena, Weights);
-  *w = (Weights){.arena = arena, .config = c, .members = members, .files = safetensors_open(c->model.from)};
+  *w = (Weights){.arena = arena, .config = c, .members = members, .from = from};
+  if (c) {
+    w->rename = c->model.rename;
+    w->fresh = c->model.fresh;
+    w->skip = c->model.skip;
+    check_patterns(w);
+  }
   w->of = arena_array(arena, const SafeTensor *, members->n);
-  check_patterns(w);
   name_tensors(w);
   refuse_extra(w);
   for (int p = 0; p < members->n; p++) {
@@ -158,8 +170,6 @@ Weights *weights_open(Arena *arena, const Config *c, const Members *members) {
   }
   return w;
 }
-
-void weights_close(Weights *w) { safetensors_close(w->files); }
 
 const char *weights_told(const Weights *w) {
   Text text = {0};
@@ -179,42 +189,73 @@ const char *weights_told(const Weights *w) {
 
 /* --- reading -------------------------------------------------------------------------------------------------------------- */
 
+enum { WEIGHTS_AT_ONCE = 1 << 20 };
+
 typedef struct WeightRange {
   const Dev *dev; /* whose threads read */
-  const Safetensors *from;
+  const ModelFolder *from;
   const SafeTensor *tensor;
   int64_t first, n;
   float *to;
 } WeightRange;
 
-enum { WEIGHTS_AT_ONCE = 1 << 20 };
-
 static void read_some(void *self, int64_t i) {
   const WeightRange *range = self;
   int64_t at = i * WEIGHTS_AT_ONCE, left = range->n - at;
-  safetensors_read_f32(range->from, range->tensor, range->first + at, left < WEIGHTS_AT_ONCE ? left : WEIGHTS_AT_ONCE,
-                       range->to + at);
+  model_folder_read(range->from, range->tensor, range->first + at, left < WEIGHTS_AT_ONCE ? left : WEIGHTS_AT_ONCE, DT_F32,
+                    range->to + at);
 }
 
-static void read_weights(void *self, int64_t first, int64_t n, void *to) {
+static void read_weights(void *self, int64_t first, int64_t n, float *to) {
   WeightRange part = *(const WeightRange *)self;
-  part.first += first;
+  part.first = first;
   part.n = n;
   part.to = to;
+  model_folder_soon(part.from, part.tensor, first, n);
   dev_parallel(part.dev, (n + WEIGHTS_AT_ONCE - 1) / WEIGHTS_AT_ONCE, read_some, &part);
+}
+
+static const SafeTensor *table_of(const Weights *w) {
+  for (int p = 0; p < w->members->n; p++)
+    if (w->of[p] && name_is_embedding(w->members->at[p].name)) return w->of[p];
+  return NULL;
+}
+
+/* Each rank compares a share. */
+void weights_check_head(const Weights *w, const Comm *comm) {
+  const SafeTensor *head = w->twice, *table = head ? table_of(w) : NULL;
+  if (!table) return;
+  bool same = head->n == table->n && head->rank == table->rank && head->shape[0] == table->shape[0];
+  int64_t each = head->n / comm_size(comm) + 1, at = each * comm_rank(comm), end = at + each < head->n ? at + each : head->n;
+  float *a = xmalloc(sizeof *a * WEIGHTS_AT_ONCE), *b = xmalloc(sizeof *b * WEIGHTS_AT_ONCE);
+  for (; same && at < end; at += WEIGHTS_AT_ONCE) {
+    int64_t n = end - at < WEIGHTS_AT_ONCE ? end - at : WEIGHTS_AT_ONCE;
+    model_folder_read(w->from, head, at, n, DT_F32, a);
+    model_folder_read(w->from, table, at, n, DT_F32, b);
+    same = !memcmp(a, b, sizeof *a * (size_t)n);
+  }
+  free(a);
+  free(b);
+  if (!same)
+    fail(FAIL_INPUT,
+         "%s: '%s' differs from '%s', to which config.json ties it (tie_word_embeddings)\n"
+         "help: tie_word_embeddings: false in config.json if both were trained, or files without '%s'",
+         path_of(w), head->name, table->name, head->name);
 }
 
 void weights_load(const Weights *w, Engine *engine, Dev *dev, Comm *comm) {
   const StateTable *states = engine_states(engine);
+  Why why;
+  weights_check_head(w, comm);
+  model_folder_begin(w->from, comm);
   for (int p = 0; p < states->nparams; p++) {
-    WeightRange range = {.dev = dev, .from = w->files, .tensor = w->of[p]};
-    int64_t n, at;
-    if (!range.tensor) {
+    WeightRange range = {.dev = dev, .from = w->from, .tensor = w->of[p]};
+    if (range.tensor)
+      states_put(engine, SLOT_PARAM, p, read_weights, &range);
+    else
       engine_init_param(engine, p, (uint64_t)w->config->run.seed);
-      continue;
-    }
-    if (!state_piece(states, p, engine_rank(engine), &range.first, &n, &at)) continue;
-    engine_put(engine, SLOT_PARAM, states->params[p].unit, at, n, read_weights, &range);
   }
+  if (!try_model_folder_end(w->from, &why))
+    fail(FAIL_INPUT, "%s damaged: %s\nhelp: use another checkpoint; hpctrain ckpt ls lists them", path_of(w), why.text);
   comm_barrier(comm);
 }

@@ -153,11 +153,26 @@ TEST(shards_read_as_one_model) {
       {"{\"weight_map\":{\"b\":\"model-00001-of-00002.safetensors\"}}", "tensor 'b' is not in"},
       {"{\"weight_map\":{\"a\":7}}", "'a' has no file name"},
       {"{}", "no weight_map"},
+      {"{\"weight_map\":{\"a\":\"model-00001-of-00002.safetensors\",\"b\":\"model-00002-of-00002.safetensors\",\"c\":"
+       "\"model-00001-of-00002.safetensors\"}}",
+       "tensor 'c' is not in"},
   };
   for (size_t i = 0; i < sizeof bad / sizeof *bad; i++) {
     CHECK(try_file_write(index, bad[i].text, strlen(bad[i].text), NULL));
     EXPECT_FAIL(FAIL_INPUT, bad[i].words, safetensors_open(folder));
   }
+}
+
+TEST(a_tensor_that_no_index_knows_is_refused) {
+  const char *folder = check_folder(), *a =
+                                           "{\"a\":{\"dtype\":\"U8\",\"shape\":[4],\"data_offsets\":[0,4]},\"b\":{\"dtype\":\"U8\","
+                                           "\"shape\":[1],\"data_offsets\":[4,5]}}";
+  char index[4096];
+  snprintf(index, sizeof index, "%s/model.safetensors.index.json", folder);
+  make_file("1.safetensors", a, strlen(a), 5);
+  const char *map = "{\"weight_map\":{\"a\":\"1.safetensors\"}}";
+  CHECK(try_file_write(index, map, strlen(map), NULL));
+  EXPECT_FAIL(FAIL_INPUT, "tensor 'b' is not in", safetensors_open(folder));
 }
 
 TEST(a_tensor_in_two_shards_is_refused) {
