@@ -1,0 +1,84 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* Manifests beside a good file of tensors: what they let through is read and verified, and is within the file. */
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "src/base/file.h"
+#include "test/fuzz/fuzz.h"
+#include "test/mpi/ckpt_case.h"
+
+enum { STEP = 3, MOST = 1 << 14, PART = 1000 /* elements */ };
+
+static const char *path_of(const char *name) {
+  static char path[512];
+  snprintf(path, sizeof path, "%s/step-%08d%s", fuzz_folder(), STEP, name);
+  return path;
+}
+
+static Comm *comm;
+
+static void load_some(const Ckpt *c) {
+  CkptLoad *load = ckpt_load_open(comm, c);
+  char *out = xmalloc(PART * sizeof(double));
+  Why why;
+  for (int i = 0; i < ckpt_n(c); i++) {
+    const CkptEntry *e = ckpt_at(c, i);
+    int64_t n = e->n < PART ? e->n : PART;
+    CHECK(ckpt_find(c, e->path));
+    if (e->is_text) continue;
+    ckpt_load_read(load, e->path, e->dtype, 0, n, out);
+    if (n < e->n) ckpt_load_read(load, e->path, e->dtype, e->n - n, n, out); /* its last ones */
+  }
+  try_ckpt_load_close(load, &why);
+  free(out);
+}
+
+static void try_case(const uint8_t *bytes, size_t n) {
+  Why why;
+  fuzz_put(path_of("/manifest.json"), bytes, n);
+  Ckpt *c = try_ckpt_open(path_of(""), &why);
+  if (!c) return;
+  bool whole = try_ckpt_verify(c, 0, 1, 1, &why);
+  for (int k = 0; whole && k < CKPT_CASES; k++) { /* numbers that a manifest has made others are not the same numbers */
+    const CkptEntry *e = ckpt_find(c, ckpt_case[k].path);
+    if (e && !e->is_text) CHECK(case_holds(c, k, 0, e->n, STEP));
+  }
+  load_some(c);
+  ckpt_close(c);
+}
+
+/* The file is made once, and its own manifest is the first case. */
+static int make_seeds(Arena *arena, FuzzBytes seeds[FUZZ_SEEDS]) {
+  Why why;
+  size_t n;
+  comm = comm_self();
+  if (!case_save(comm, fuzz_folder(), STEP, &why)) fail(FAIL_MACHINE, "%s", why.text);
+  char *text = file_read(path_of("/manifest.json"), &n);
+  uint8_t *copy = arena_alloc(arena, n);
+  memcpy(copy, text, n);
+  free(text);
+  seeds[0] = (FuzzBytes){copy, n};
+  seeds[1] = fuzz_text("{\"format\":\"hpctrain checkpoint\",\"version\":1,\"step\":3,\"facts\":{},\"files\":{\"model.h5\":0},"
+                       "\"datasets\":{\"/model/cube\":{\"dtype\":\"f32\",\"shape\":[3,4,5],\"crc32c\":\"00000000\"}}}");
+  return 2;
+}
+
+static const char *const words[] = {"\"dtype\":",
+                                    "\"shape\":[1]",
+                                    "\"text\"",
+                                    "\"f32\"",
+                                    "\"i64\"",
+                                    "\"pred\"",
+                                    "[4294967296,4294967296]",
+                                    "9223372036854775807",
+                                    "1152921504606846975",
+                                    "\"/model/\":{",
+                                    "\"/../model/cube\"",
+                                    "\"/run/yaml\"",
+                                    "\"/\"",
+                                    "[[[[[[[[[[[[[",
+                                    "\\u0000",
+                                    NULL};
+
+const FuzzTarget fuzz_target = {"ckpt", try_case, make_seeds, words, MOST};
