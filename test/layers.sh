@@ -4,7 +4,7 @@
 #   test/layers.sh [ROOT]        all checks; ROOT is the top of the sources
 #   test/layers.sh ROOT CHECK…   of includes, models, licence, length, lists, format
 # includes: both columns of the table of rooms in ARCHITECTURE.md.  models: only src/model, io/names, io/hf_fields.c and io/tok_families.c know a model by
-# name (comments and examples in the help apart).  licence: an SPDX line in every source.  length: at most 800 lines.  lists:
+# name (comments and examples in the help apart).  licence: an SPDX line in every source.  length: at most 800 lines, but for Makefile.am, which lists files.  lists:
 # every source, script and case is in Makefile.am, every test program in test/plan too.  format: clang-format 14 changes nothing (another
 # version formats otherwise, so without 14 this check only says that it did not run).
 set -u
@@ -96,7 +96,7 @@ check_licence() {
 }
 
 check_length() {
-  { sources; scripts; } | sort -u | xargs awk 'FNR == 801 { print FILENAME ":801: longer than 800 lines" }'
+  { sources; scripts; } | grep -vx Makefile.am | sort -u | xargs awk 'FNR == 801 { print FILENAME ":801: longer than 800 lines" }'
 }
 
 check_lists() {
