@@ -69,6 +69,11 @@ int16_t f32_lower(float x) {
 
 float f32_join(uint16_t upper, int16_t lower) { return from_bits(((uint32_t)upper << 16) + (uint32_t)lower); }
 
+void f32_join_all(const uint16_t *upper, const int16_t *lower, int64_t n, float *to) {
+  for (int64_t i = 0; i < n && lower; i++) to[i] = f32_join(upper[i], lower[i]);
+  for (int64_t i = 0; i < n && !lower; i++) to[i] = bf16_value(upper[i]);
+}
+
 uint16_t bf16_dither(float x, uint32_t draw) {
   uint32_t bits = bits_of(x);
   if (x != x) return bf16_of(x);

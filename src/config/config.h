@@ -84,6 +84,7 @@ typedef enum Accumulate { ACCUMULATE_WHOLE, ACCUMULATE_SHARD } Accumulate;
 typedef enum Precision { PRECISION_FP32, PRECISION_BF16, PRECISION_FP16 } Precision;
 typedef enum Recompute { RECOMPUTE_NONE, RECOMPUTE_CHEAP, RECOMPUTE_BLOCK, RECOMPUTE_AUTO } Recompute;
 typedef enum OptimizerPlace { OPTIMIZER_DEVICE, OPTIMIZER_HOST } OptimizerPlace;
+typedef enum AsyncChoice { ASYNC_AUTO, ASYNC_TRUE, ASYNC_FALSE } AsyncChoice;
 typedef enum DeviceKind { DEVICE_KIND_AUTO, DEVICE_KIND_CPU, DEVICE_KIND_CUDA, DEVICE_KIND_APART } DeviceKind;
 typedef enum MatmulChoice { MATMUL_AUTO, MATMUL_ONEDNN, MATMUL_CBLAS, MATMUL_OWN } MatmulChoice;
 typedef enum GpuAttention { ATTENTION_AUTO, ATTENTION_CUDNN, ATTENTION_CUDNN_FAST, ATTENTION_PLAIN } GpuAttention;
@@ -160,6 +161,7 @@ typedef struct Config {
     int64_t keep;
     Amount keep_every;  /* steps; UNIT_NONE: none */
     const char *resume; /* "auto", "never", or a run folder or step folder */
+    int async;          /* AsyncChoice */
   } checkpoint;
   struct {
     Amount every;  /* steps; UNIT_NONE where there is no validation data */

@@ -245,6 +245,10 @@ const Key keys[] = {
      .help = "auto: from run.folder's newest; never; or a run or step folder",
      .elsewhere = "resume_from_checkpoint, load, load_path, load_step, autoresume"},
 
+    {KEY(checkpoint, async, KEY_CHOICE), .fallback = "auto", .choices = LIST("auto", "true", "false"),
+     .help = "saves beside the training, from a copy in the host's memory; auto: on GPUs, where there is room for it",
+     .elsewhere = "async_save, async_checkpoint, async_mode, use_async"},
+
     {KEY(eval, every, KEY_AMOUNT), .units = STEPS, .derived = "1000 steps where there is validation data", .min = 1, .max = MANY,
      .example = "1000 steps", .help = "between evaluations", .elsewhere = "eval_interval, eval_steps, freq"},
     {KEY(eval, tokens, KEY_AMOUNT), .units = TOKENS, .fallback = "1M tokens", .min = 1, .max = MANY, .example = "10M tokens",

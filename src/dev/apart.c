@@ -161,9 +161,29 @@ static void run_spoil(Dev *dev, Work *w) {
   memset(w->a, 0xff, w->n);
 }
 
-static void apart_move_start(DevMove *move) { start(move->dev, &(Work){.run = run_spoil, .a = move->to, .n = move->nbytes}); }
+static void set_turn(DevMove *move, int64_t turn) {
+  Apart *a = move->dev->own;
+  pthread_mutex_lock(&a->lock);
+  move->turn = turn;
+  pthread_cond_broadcast(&a->less);
+  pthread_mutex_unlock(&a->lock);
+}
 
-static void apart_move_wait(DevMove *move) { apart_copy_start(move->dev, move->to, move->from, move->nbytes); }
+static void apart_move_start(DevMove *move) {
+  set_turn(move, 0);
+  start(move->dev, &(Work){.run = run_spoil, .a = move->to, .n = move->nbytes});
+}
+
+static void apart_move_wait(DevMove *move) {
+  set_turn(move, start(move->dev, &(Work){.run = run_copy, .a = move->to, .b = (void *)move->from, .n = move->nbytes}));
+}
+
+static void apart_move_await(DevMove *move) {
+  Apart *a = move->dev->own;
+  pthread_mutex_lock(&a->lock);
+  while (!move->turn || a->ended < move->turn) pthread_cond_wait(&a->less, &a->lock);
+  pthread_mutex_unlock(&a->lock);
+}
 
 /* --- running -------------------------------------------------------------------------------------------------------------- */
 
@@ -232,6 +252,7 @@ const DevOps dev_apart = {.kind = "apart",
                           .copy_start = apart_copy_start,
                           .move_start = apart_move_start,
                           .move_wait = apart_move_wait,
+                          .move_await = apart_move_await,
                           .launch = apart_launch,
                           .call = apart_call,
                           .stream = apart_stream,
@@ -240,4 +261,5 @@ const DevOps dev_apart = {.kind = "apart",
                           .event_close = apart_event_close,
                           .event_record = apart_event_record,
                           .event_wait = apart_event_wait,
+                          .event_await = apart_event_wait,
                           .event_seconds = apart_event_seconds};

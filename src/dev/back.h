@@ -25,11 +25,12 @@ typedef struct DevOps {
   void *(*host_alloc)(Dev *dev, size_t nbytes); /* NULL, as the next two: malloc, and at once */
   void (*host_free)(Dev *dev, void *at);
   void (*copy_start)(Dev *dev, void *to, const void *from, size_t nbytes);
-  void (*pin)(Dev *dev, void *at, size_t nbytes, const char *what); /* NULL, as the next: host memory is as good as it can be */
+  bool (*pin)(Dev *dev, void *at, size_t nbytes, Why *why); /* NULL, as the next: host memory is as good as it can be */
   void (*unpin)(Dev *dev, void *at);
-  void (*move_open)(DevMove *move); /* NULL, as the next three: a copy when it is started */
+  void (*move_open)(DevMove *move); /* NULL, as the next four: a copy when it is started */
   void (*move_start)(DevMove *move);
   void (*move_wait)(DevMove *move);
+  void (*move_await)(DevMove *move); /* this, event_await and pin in any thread */
   void (*move_close)(DevMove *move);
   void (*launch)(Dev *dev, void *function, void *const *pointers, int n, const DevLaunch *launch);
   void (*call)(Dev *dev, void (*body)(void *self), void *self); /* NULL: at once */
@@ -39,7 +40,8 @@ typedef struct DevOps {
   void (*event_open)(DevEvent *event);
   void (*event_close)(DevEvent *event);
   void (*event_record)(DevEvent *event);
-  void (*event_wait)(const DevEvent *event); /* NULL: recorded is over */
+  void (*event_wait)(const DevEvent *event);  /* NULL: recorded is over */
+  void (*event_await)(const DevEvent *event); /* NULL, too */
   double (*event_seconds)(const DevEvent *a, const DevEvent *b);
   void (*card)(const Dev *dev, DevCard *card);          /* NULL: no GPU */
   void (*memory)(const Dev *dev, DevMemory *memory);    /* NULL: unknown */
@@ -93,6 +95,7 @@ struct DevMove {
   const void *from;
   size_t nbytes;
   void *ready, *over; /* the back end's */
+  int64_t turn;       /* apart: how much must have run; 0: it was not waited for yet */
 };
 
 struct DevGraph {

@@ -252,6 +252,8 @@ static void cuda_event_record(DevEvent *event) { CUDA(cudaEventRecord(event->han
 
 static void cuda_event_wait(const DevEvent *event) { cuda_wait(event->dev, event->handle); }
 
+static void cuda_event_await(const DevEvent *event) { cuda_await(event->dev, event->handle); }
+
 static double cuda_event_seconds(const DevEvent *a, const DevEvent *b) {
   float ms;
   cuda_event_wait(b);
@@ -286,6 +288,7 @@ static const DevOps dev_cuda = {.kind = "cuda",
                                 .move_open = cuda_move_open,
                                 .move_start = cuda_move_start,
                                 .move_wait = cuda_move_wait,
+                                .move_await = cuda_move_await,
                                 .move_close = cuda_move_close,
                                 .launch = cuda_launch,
                                 .call = cuda_call,
@@ -296,6 +299,7 @@ static const DevOps dev_cuda = {.kind = "cuda",
                                 .event_close = cuda_event_close,
                                 .event_record = cuda_event_record,
                                 .event_wait = cuda_event_wait,
+                                .event_await = cuda_event_await,
                                 .event_seconds = cuda_event_seconds,
                                 .card = cuda_card,
                                 .memory = cuda_memory,

@@ -59,7 +59,8 @@ bool cuda_try_card(int gpu, DevCard *card, Why *why);
 int cuda_try_cards(DevCard *cards, int most, Why *why);
 
 /* cuda_run.c: waiting for the GPU, and graphs. */
-void cuda_wait(const Dev *dev, cudaEvent_t event); /* on the host */
+void cuda_wait(const Dev *dev, cudaEvent_t event);  /* on the host */
+void cuda_await(const Dev *dev, cudaEvent_t event); /* in another thread than the device's: nobody looks meanwhile */
 void cuda_sync(Dev *dev);
 void cuda_capture_begin(Dev *dev);
 void *cuda_capture_end(Dev *dev);
@@ -67,11 +68,12 @@ void cuda_graph_launch(DevGraph *graph);
 void cuda_graph_close(DevGraph *graph);
 
 /* cuda_move.c: the host's memory pinned, copies beside the computing. */
-void cuda_pin(Dev *dev, void *at, size_t nbytes, const char *what);
+bool cuda_pin(Dev *dev, void *at, size_t nbytes, Why *why);
 void cuda_unpin(Dev *dev, void *at);
 void cuda_move_open(DevMove *move);
 void cuda_move_start(DevMove *move);
 void cuda_move_wait(DevMove *move);
+void cuda_move_await(DevMove *move);
 void cuda_move_close(DevMove *move);
 void cuda_lanes_close(Cuda *cuda);
 

@@ -4,10 +4,15 @@
  * it again. */
 #include "src/dev/cuda.h"
 
-void cuda_pin(Dev *dev, void *at, size_t nbytes, const char *what) {
-  (void)dev;
+/* A copy of much is cut into such pieces, between which small ones of other streams take their turn. */
+enum { ASIDE_BYTES = 32 << 20 };
+
+bool cuda_pin(Dev *dev, void *at, size_t nbytes, Why *why) {
+  CUDA(cudaSetDevice(((Cuda *)dev->own)->gpu)); /* this thread's, which may be new */
   cudaError_t error = cudaHostRegister(at, nbytes ? nbytes : 1, cudaHostRegisterPortable | cudaHostRegisterMapped);
-  if (error != cudaSuccess) dev_host_memory_failed(nbytes, what, cudaGetErrorString(error));
+  if (error == cudaSuccess) return true;
+  (void)cudaGetLastError();
+  return why_not(why, "%s", cudaGetErrorString(error));
 }
 
 void cuda_unpin(Dev *dev, void *at) {
@@ -35,10 +40,15 @@ void cuda_move_start(DevMove *move) {
   cudaStream_t lane = cuda->lanes[move->lane];
   CUDA(cudaEventRecord(move->ready, cuda->stream));
   CUDA(cudaStreamWaitEvent(lane, move->ready, 0));
-  CUDA(cudaMemcpyAsync(move->to, move->from, move->nbytes, move->lane == DEV_IN ? cudaMemcpyHostToDevice : cudaMemcpyDeviceToHost,
-                       lane));
+  size_t most = move->lane == DEV_ASIDE ? ASIDE_BYTES : move->nbytes;
+  for (size_t done = 0; done < move->nbytes; done += most)
+    CUDA(cudaMemcpyAsync((char *)move->to + done, (const char *)move->from + done,
+                         move->nbytes - done < most ? move->nbytes - done : most,
+                         move->lane == DEV_IN ? cudaMemcpyHostToDevice : cudaMemcpyDeviceToHost, lane));
   CUDA(cudaEventRecord(move->over, lane));
 }
+
+void cuda_move_await(DevMove *move) { cuda_await(move->dev, move->over); }
 
 void cuda_move_wait(DevMove *move) { CUDA(cudaStreamWaitEvent(((Cuda *)move->dev->own)->stream, move->over, 0)); }
 

@@ -26,6 +26,14 @@ void cuda_wait(const Dev *dev, cudaEvent_t event) {
   CUDA(state);
 }
 
+void cuda_await(const Dev *dev, cudaEvent_t event) {
+  cudaError_t state;
+  CUDA(cudaSetDevice(((Cuda *)dev->own)->gpu)); /* this thread's, which may be new */
+  while ((state = cudaEventQuery(event)) == cudaErrorNotReady) nanosleep(&(struct timespec){.tv_nsec = 200000}, NULL);
+  (void)cudaGetLastError();
+  CUDA(state);
+}
+
 void cuda_sync(Dev *dev) {
   Cuda *cuda = dev->own;
   CHECK(cuda->card);

@@ -107,13 +107,20 @@ static void zero_some(void *self, int64_t i) {
 }
 
 /* Pages are touched by all threads before they are pinned, which is quick then. */
-void *dev_pinned_alloc(Dev *dev, size_t nbytes, const char *what) {
-  Why why = {"more than there is"};
-  void *at = dev_cpu.alloc(dev, nbytes, &why);
-  if (!at) dev_host_memory_failed(nbytes, what, why.text);
-  if (!dev->ops->pin) return at;
+void *dev_try_pinned_alloc(Dev *dev, size_t nbytes, Why *why) {
+  why_not(why, "more than there is");
+  void *at = dev_cpu.alloc(dev, nbytes, why);
+  if (!at || !dev->ops->pin) return at;
   dev_parallel(dev, (int64_t)((nbytes + ZERO_BYTES - 1) / ZERO_BYTES), zero_some, &(Zero){at, nbytes});
-  dev->ops->pin(dev, at, nbytes, what);
+  if (dev->ops->pin(dev, at, nbytes, why)) return at;
+  dev_cpu.free(dev, at, nbytes);
+  return NULL;
+}
+
+void *dev_pinned_alloc(Dev *dev, size_t nbytes, const char *what) {
+  Why why;
+  void *at = dev_try_pinned_alloc(dev, nbytes, &why);
+  if (!at) dev_host_memory_failed(nbytes, what, why.text);
   return at;
 }
 
@@ -138,6 +145,10 @@ void dev_move_start(DevMove *move) {
 
 void dev_move_wait(DevMove *move) {
   if (move->dev->ops->move_wait) move->dev->ops->move_wait(move);
+}
+
+void dev_move_await(DevMove *move) {
+  if (move->dev->ops->move_await) move->dev->ops->move_await(move);
 }
 
 void dev_move_close(DevMove *move) {
@@ -220,6 +231,10 @@ void dev_event_record(DevEvent *event) { event->dev->ops->event_record(event); }
 
 void dev_event_wait(const DevEvent *event) {
   if (event->dev->ops->event_wait) event->dev->ops->event_wait(event);
+}
+
+void dev_event_await(const DevEvent *event) {
+  if (event->dev->ops->event_await) event->dev->ops->event_await(event);
 }
 
 double dev_event_seconds(const DevEvent *a, const DevEvent *b) { return b->dev->ops->event_seconds(a, b); }

@@ -119,15 +119,20 @@ void dev_copy_start(Dev *dev, void *to, const void *from, size_t nbytes);
  * job when there is none. */
 void *dev_pinned_alloc(Dev *dev, size_t nbytes, const char *what);
 void dev_pinned_free(Dev *dev, void *at, size_t nbytes);
+/* The same from any thread; NULL and why where there is none. */
+void *dev_try_pinned_alloc(Dev *dev, size_t nbytes, Why *why);
 
 /* A copy between such memory and the device's, beside what the device computes, both directions at a time; in one direction they
  * follow one another.  start takes its place behind what was started before, and neither end may be touched until the wait:
- * what is started behind that runs once the copy is over.  Can be captured, start and wait in one graph. */
-typedef enum DevLane { DEV_IN, DEV_OUT, DEV_LANES } DevLane;
+ * what is started behind that runs once the copy is over.  Can be captured, start and wait in one graph.  DEV_ASIDE goes out, too,
+ * but holds up no other move: for much that has time. */
+typedef enum DevLane { DEV_IN, DEV_OUT, DEV_ASIDE, DEV_LANES } DevLane;
 typedef struct DevMove DevMove;
 DevMove *dev_move_open(Dev *dev, DevLane lane, void *to, const void *from, size_t nbytes);
 void dev_move_start(DevMove *move);
 void dev_move_wait(DevMove *move);
+void dev_move_await(DevMove *move); /* from another thread, between start and close: until the copy is over; never before the wait
+                                     * on an apart device, which is as late as it may be */
 void dev_move_close(DevMove *move); /* NULL is fine; not between start and wait */
 
 /* Bytes a second: read and written by copies within the host's memory, by all threads; between that memory (pinned) and the
@@ -179,6 +184,7 @@ DevEvent *dev_event_open(Dev *dev);
 void dev_event_close(DevEvent *event);
 void dev_event_record(DevEvent *event);                         /* takes place behind what was started before */
 void dev_event_wait(const DevEvent *event);                     /* until it has taken place; not recorded: at once */
+void dev_event_await(const DevEvent *event);                    /* the same from another thread; it was recorded before */
 double dev_event_seconds(const DevEvent *a, const DevEvent *b); /* from a to b, once b has taken place */
 
 /* Where the device has one (dev_has_graphs): between the two, launches of this thread and what waits for them on the device are

@@ -46,7 +46,7 @@ void job_get_halves(Job *job, const char *upper, const char *lower, int64_t firs
     int64_t count = n - done < PART ? n - done : PART;
     job_read(job, upper, first + done, count, p.upper);
     if (whole) job_read(job, lower, first + done, count, p.lower);
-    for (int64_t i = 0; i < count; i++) p.whole[i] = whole ? f32_join(p.upper[i], p.lower[i]) : bf16_value(p.upper[i]);
+    f32_join_all(p.upper, whole ? p.lower : NULL, count, p.whole);
     use(self, done, count, p.whole);
   }
   parts_close(&p);
@@ -77,7 +77,7 @@ static void use_brief(void *self, int64_t first, int64_t n, const void *from) {
   const uint16_t *bits = from;
   for (int64_t done = 0; done < n; done += PART) {
     int64_t count = brief_part(n, done);
-    for (int64_t i = 0; i < count; i++) b->whole[i] = bf16_value(bits[done + i]);
+    f32_join_all(bits + done, NULL, count, b->whole);
     b->use(b->self, first + done, count, b->whole);
   }
 }

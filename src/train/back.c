@@ -29,6 +29,7 @@ bool run_back(Run *run, int64_t bad, bool past, const char *why) {
   double begin = clock_seconds();
   int64_t next = bad + history_ahead(run->history); /* batches of the data that are behind us */
   run_doing(run, true, "going back to a checkpoint");
+  run_save_leave(run);
   engine_rest(run->engine);
   if (!run_load_again(run)) {
     run_doing(run, false, "");

@@ -120,6 +120,7 @@ static void tell_loss(Run *run, int64_t sequence, const StepResult *alone, const
 }
 
 bool run_blame(Run *run, int64_t step, bool redo, char *text, size_t nbytes) {
+  run_save_copied(run); /* looks write what is there again */
   char name[128], sample[64] = "";
   int rank;
   Find params = look(run, IN_PARAMETERS, &rank);

@@ -246,6 +246,15 @@ void engine_get(const Engine *e, StateSlot slot, int unit, int64_t at, int64_t n
     lower ? job_get_halves(e->job, name, lower, at, n, use, self) : job_get(e->job, name, at, n, use, self);
 }
 
+Staging *engine_staging_open(const Engine *e, Arena *arena) { return staging_open(arena, e->job); }
+
+EngineStaged engine_stage(const Engine *e, Staging *staging, StateSlot slot, int unit, int64_t at, int64_t n) {
+  const char *lower = lower_name(e, slot, unit);
+  EngineStaged staged = {staging_add(staging, row_name(e, slot, unit), at, n), -1};
+  if (lower && job_size(e->job, lower) >= 0) staged.lower = staging_add(staging, lower, at, n);
+  return staged;
+}
+
 void engine_gather_holders(Engine *e, int param, const void *mine, size_t nbytes, void *all) {
   int64_t holders, me;
   StateHolders who = state_holders(e->states, param, engine_rank(e), &holders, &me);
@@ -366,6 +375,8 @@ StepResult engine_look(Engine *e, int64_t step) {
   engine_limit(e, INFINITY, INFINITY);
   return result;
 }
+
+bool engine_has_replicas(const Engine *e) { return e->replicas >= 0; }
 
 const float *engine_hashes(Engine *e) {
   if (e->replicas < 0) return NULL;

@@ -3,7 +3,7 @@
 #ifndef TRAIN_ENGINE_H
 #define TRAIN_ENGINE_H
 
-#include "src/exec/exec.h"
+#include "src/exec/staging.h"
 #include "src/train/graphs.h"
 
 typedef struct Engine Engine;
@@ -53,6 +53,12 @@ void engine_rest(Engine *engine);
 bool engine_holds(const Engine *engine, StateSlot slot, int unit); /* moments and the scalar (unit -1): not without training */
 void engine_put(Engine *engine, StateSlot slot, int unit, int64_t at, int64_t n, JobMake *make, void *self);
 void engine_get(const Engine *engine, StateSlot slot, int unit, int64_t at, int64_t n, JobUse *use, void *self);
+/* What engine_get would give, of a staging of the engine's job; then as staging_get(…, part, lower, …). */
+typedef struct EngineStaged {
+  int part, lower;
+} EngineStaged;
+Staging *engine_staging_open(const Engine *engine, Arena *arena);
+EngineStaged engine_stage(const Engine *engine, Staging *staging, StateSlot slot, int unit, int64_t at, int64_t n);
 /* On the host: nbytes of each rank that holds the same part of a parameter (state_holders), in their order, on all of them. */
 void engine_gather_holders(Engine *engine, int param, const void *mine, size_t nbytes, void *all);
 void engine_read(const Engine *engine, StateSlot slot, int unit, int64_t at, int64_t n, float *to);
@@ -90,6 +96,7 @@ void engine_limit(Engine *engine, double loss, double norm);
 /* What engine_update would give now, but for `applied`: nothing that persists changes.  Limits are infinite again behind it. */
 StepResult engine_look(Engine *engine, int64_t step);
 
+bool engine_has_replicas(const Engine *engine); /* that engine_hashes compares */
 /* Of what has been started: a hash for each of graph_replicated's rows, on this rank; NULL: there are none, or none was asked for
  * (compare).  Waits.  Valid until the next call. */
 const float *engine_hashes(Engine *engine);

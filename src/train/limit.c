@@ -44,6 +44,7 @@ static double spare(const Run *run) { return fmin(SPARE_MOST, SPARE_SHARE * fmax
 bool limit_is_near(const Run *run) {
   if (isinf(run->ends)) return false;
   double needed = STEPS_AHEAD * run->longest[SPENT_TRAINING] + run->longest[SPENT_EVALS] + save_seconds(run) + spare(run);
+  if (run_save_under_way(run)) needed += save_seconds(run);
   return clock_wall() + needed >= run->ends;
 }
 

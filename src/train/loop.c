@@ -9,7 +9,9 @@
 #include "src/report/human.h"
 #include "src/train/run.h"
 
-enum { WORDS = 4 };           /* of the exchange: a Wish each */
+/* Of the exchange: a Wish each, and less than 0 where saves are over: the most of all ranks is what is over on all. */
+enum { WORD_SAVES = WISHES, WORDS };
+_Static_assert(WORDS <= 4, "as many as comm_control_start takes");
 enum { LIBRARIES_READY = 3 }; /* steps in which programs run first, are captured, and run captured */
 
 /* --- a step --------------------------------------------------------------------------------------------------------------- */
@@ -80,8 +82,10 @@ static bool step(Run *run) {
   if (!run->open) engine_step_begin(run->engine);
   prof_step_begin(run->prof, run->step + 1);
   bool on = !run->twice || conclude(run, false);
+  double stalled = on && run->twice ? run_save_release(run) : 0;
   if (on) start_passes(run);
   if (on) on = conclude(run, true);
+  if (on) stalled += run_save_release(run);
   if (on) {
     run->open = ++run->step;
     run->open_lr = lr_at(&run->schedule, run->step - 1);
@@ -90,7 +94,7 @@ static bool step(Run *run) {
   }
   prof_step_end(run->prof);
   run_pace_end(run);
-  run_spend(run, SPENT_TRAINING, clock_seconds() - begin);
+  run_spend(run, SPENT_TRAINING, clock_seconds() - begin - stalled);
   return on;
 }
 
@@ -112,10 +116,11 @@ void run_doing(Run *run, bool patient, const char *doing) {
 /* --- between steps ---------------------------------------------------------------------------------------------------------- */
 
 /* Sends what this rank has been asked for, and says what any rank was asked for a step ago. */
-static void exchange(Run *run, bool *in_flight, int64_t wanted[WORDS]) {
-  int64_t mine[WORDS] = {0};
+static void exchange(Run *run, bool *in_flight, int64_t wanted[4]) {
+  int64_t mine[4] = {0};
   wishes_take(run, mine);
-  memset(wanted, 0, sizeof *wanted * WORDS);
+  mine[WORD_SAVES] = -run_saves_over(run);
+  memset(wanted, 0, sizeof mine);
   if (*in_flight) comm_control_finish(run->comm, wanted);
   comm_control_start(run->comm, mine);
   *in_flight = true;
@@ -138,11 +143,13 @@ typedef struct End {
 /* What is due behind a step; there is nothing where the run has gone back. */
 static void after_step(Run *run, bool asked) {
   bool evaluate = is_due(run, run->config->eval.every) && data_vals(run->data);
-  bool save = is_save_due(run) || asked, compare = save || is_due(run, run->config->health.replicas_every);
-  if ((evaluate || compare) && !finish_step(run)) return;
+  bool save = is_save_due(run) || asked;
+  bool compare = (save || is_due(run, run->config->health.replicas_every)) && engine_has_replicas(run->engine);
+  bool wait = evaluate || compare || (save && !run_saves_beside(run));
+  if (wait && !finish_step(run)) return;
   if (compare && !run_compare(run)) return;
   if (evaluate) run_evaluate(run);
-  if (save) run_save(run);
+  if (save) run_save_due(run);
 }
 
 static bool is_over(const Run *run, const int64_t wanted[WORDS]) {
@@ -151,12 +158,13 @@ static bool is_over(const Run *run, const int64_t wanted[WORDS]) {
 
 static End step_all(Run *run) {
   bool in_flight = false;
-  int64_t rest[WORDS], wanted[WORDS] = {0};
+  int64_t rest[4], wanted[4] = {0};
   while (!is_over(run, wanted)) {
     run_profile_before(run);
     bool on = step(run);
     exchange(run, &in_flight, wanted);
     run_pace_after(run);
+    run_save_look(run, -wanted[WORD_SAVES]);
     if (on) after_step(run, wanted[WISH_SAVE]);
     run_profile_after(run);
     if (is_over(run, wanted) && finish_step(run)) run_compare(run); /* each may send it back */
@@ -209,6 +217,7 @@ void run_steps(Run *run) {
   End end = step_all(run);
   lines_run_end(run->lines);
   if (run_speaks(run) && end.pause) lines_note(run->lines, "%s: the run saves and ends", limit_pause(end.pause));
+  run_save_wait(run);
   if (run->config->checkpoint.every.unit && run->saved_step != run->step && !run_save(run))
     fail(FAIL_MACHINE,
          "the last checkpoint of %s could not be written\nhelp: make room there, and run again: it goes on from the one before",

@@ -13,7 +13,7 @@ static const double gib = 1 << 30;
 
 double run_planned(const Run *run) {
   JobMemory m = job_memory(engine_job(run->engine));
-  return (double)(m.vars + m.tables + m.transient + (dev_is_host(run->dev) ? m.host : 0)) / gib;
+  return (double)(m.vars + m.tables + m.transient + (dev_is_host(run->dev) ? m.host + run_save_copies(run) : 0)) / gib;
 }
 
 double run_memory(const Run *run) {

@@ -8,7 +8,7 @@
  *   trouble.c   steps that were not applied
  *   blame.c     who was first with a number that is none
  *   back.c      back to a checkpoint
- *   save.c      checkpoints
+ *   save.c      checkpoints; saver.c: beside the training
  *   evaluate.c  validation loss
  *   pace.c      which rank computes more slowly than the others
  *   profile.c   profile.steps
@@ -37,6 +37,7 @@
 typedef enum Spent { SPENT_START, SPENT_TRAINING, SPENT_EVALS, SPENT_SAVES, SPENTS } Spent;
 
 typedef struct Paces Paces; /* pace.c */
+typedef struct Saves Saves; /* save.c */
 
 typedef struct Run {
   Arena *arena;
@@ -61,6 +62,7 @@ typedef struct Run {
   const ConfigChange *changes; /* n_changes: of the run file, since it was saved */
   int n_changes;
   Engine *engine;
+  Saves *saves;
   Paces *paces; /* NULL: ranks are not compared */
   Prof *prof;   /* NULL: nothing is to be recorded in this attempt, or it has been */
   LrSchedule schedule;
@@ -177,7 +179,27 @@ void run_pace_close(Run *run);
 /* --- save.c --------------------------------------------------------------------------------------------------------------- */
 
 void run_check_room(const Run *run); /* for as many checkpoints as there will be at a time */
-bool run_save(Run *run);             /* all ranks; false: told, and the checkpoints before are as they were */
+/* All ranks, all of these.  After run_load and before run_close. */
+void run_save_open(Run *run);
+void run_save_close(Run *run);
+size_t run_save_copies(const Run *run); /* bytes of the host's memory for saves beside the training; 0: training waits for them */
+/* Waits until run->step, which is done, is saved.  False: told, and the checkpoints before are as they were. */
+bool run_save(Run *run);
+/* The same beside the training where that can be: then run->step may be under way (run_saves_beside), and what comes of it is told
+ * later. */
+void run_save_due(Run *run);
+bool run_saves_beside(Run *run);
+/* Before the next update, once the one before is told: gives the seconds for which it was waited. */
+double run_save_release(Run *run);
+/* Before states are written as they are already. */
+void run_save_copied(Run *run);
+/* Words for and of the exchange between ranks: how many saves are over here, and everywhere; then the last is concluded. */
+int64_t run_saves_over(const Run *run);
+void run_save_look(Run *run, int64_t over);
+bool run_save_under_way(const Run *run);
+bool run_save_wait(Run *run); /* for the one under way; false: it has failed */
+/* Before states are written by others than updates: one that waits for its step's results is not saved, any other is waited for. */
+void run_save_leave(Run *run);
 
 /* --- evaluate.c ----------------------------------------------------------------------------------------------------------- */
 

@@ -1,14 +1,44 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Checkpoints of a run.  A save that fails costs nothing but itself: it is told, the one before stays, training goes on. */
+/* Checkpoints of a run.  A save that fails costs nothing but itself: it is told, the one before stays, training goes on.
+ *
+ * Where there is a saver a save goes on beside the training: it begins behind an update, is given word when that one's results are
+ * known, and is concluded by all ranks in the step in which all of them know that it is over. */
 #include <errno.h>
+#include <math.h>
+#include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
 #include <sys/statvfs.h>
 
 #include "src/base/clock.h"
+#include "src/base/memory.h"
 #include "src/report/human.h"
 #include "src/train/run.h"
+#include "src/train/saver.h"
 
 enum { RETRY_MOST = 1000 }; /* steps, where checkpoint.every is none */
+/* Of a node's free memory, what checkpoint.async: auto takes for copies; files that are written want some, too. */
+#define COPIES_SHARE 0.8
+
+/* What a checkpoint holds besides the states. */
+typedef struct Words {
+  Arena *arena;
+  Text history;
+  CkptText facts[6];
+  StatesSave save;
+} Words;
+
+struct Saves {
+  Saver *saver; /* NULL: training waits for each save */
+  size_t nbytes;
+  bool sure; /* its memory was waited for */
+  bool told; /* that a save was waited for by the next */
+  /* Of the one under way */
+  bool under_way, released;
+  int64_t step;
+  double begin, stalled; /* seconds */
+  Words words;
+};
 
 void run_check_room(const Run *run) {
   const Config *c = run->config;
@@ -30,37 +60,43 @@ void run_check_room(const Run *run) {
          human_bytes(left, b), c->checkpoint.keep_every.unit ? ", a larger checkpoint.keep_every" : "");
 }
 
-static bool write_states(const Run *run, Why *why) {
-  Arena *arena = arena_open();
+/* --- all of it ------------------------------------------------------------------------------------------------------------- */
+
+static void words_open(const Run *run, Words *w) {
   char loss[NUM_TEXT];
-  Text history = {0};
-  history_print(run->history, &history);
+  Arena *arena = arena_open();
+  *w = (Words){.arena = arena};
+  history_print(run->history, &w->history);
   const CkptText own[] = {{"config", run->config_text},
                           {"model", run->model_text},
                           {"choices", job_choices(engine_job(run->engine))},
-                          {"history", history.at ? history.at : ""}};
+                          {"history", w->history.at ? w->history.at : ""}};
   int n_own = sizeof own / sizeof *own;
   CkptText *texts = arena_array(arena, CkptText, n_own + run->n_papers);
   memcpy(texts, own, sizeof own);
   if (run->n_papers) memcpy(texts + n_own, run->papers, sizeof *texts * (size_t)run->n_papers);
-  CkptText facts[] = {
+  const CkptText facts[] = {
       {"tokens", arena_printf(arena, "%lld", (long long)(run->step * run->batch.tokens))},
-      {"loss", num_double(run->loss, loss)},
+      {"loss", arena_strdup(arena, num_double(run->loss, loss))},
       {"strategy", config_word(run->config, "parallel.strategy")},
       {"ranks", arena_printf(arena, "%d", comm_size(run->comm))},
       {"data_tokens", arena_printf(arena, "%lld", (long long)data_tokens(run->data))},
       {"epoch_sequences", arena_printf(arena, "%lld", (long long)data_epoch_sequences(run->data))},
   };
-  StatesSave save = {.folder = run->folder->checkpoints,
-                     .step = run->step,
-                     .texts = texts,
-                     .n_texts = n_own + run->n_papers,
-                     .facts = facts,
-                     .n_facts = sizeof facts / sizeof *facts};
-  bool ok = try_states_save(run->comm, run->engine, &save, why);
-  text_close(&history);
-  arena_close(arena);
-  return ok;
+  memcpy(w->facts, facts, sizeof facts);
+  w->save = (StatesSave){.folder = run->folder->checkpoints,
+                         .step = run->step,
+                         .texts = texts,
+                         .n_texts = n_own + run->n_papers,
+                         .facts = w->facts,
+                         .n_facts = sizeof facts / sizeof *facts};
+}
+
+static void words_close(Words *w) {
+  if (!w->arena) return;
+  text_close(&w->history);
+  arena_close(w->arena);
+  w->arena = NULL;
 }
 
 /* Rank 0, before and after. */
@@ -72,11 +108,10 @@ static void prepare(Run *run) {
   if (!metrics_sync(run->metrics, &why)) lines_warn(run->lines, run->step, "%s", why.text);
 }
 
-static void conclude(Run *run, double seconds) {
+static void tell(Run *run, const SaveEvent *event) {
   Why why;
-  SaveEvent event = {run->step, members_saved_bytes(run->members), seconds, seconds};
-  lines_save(run->lines, &event);
-  metrics_save(run->metrics, &event);
+  lines_save(run->lines, event);
+  metrics_save(run->metrics, event);
   if (!try_ckpt_prune(run->folder->checkpoints, (int)run->config->checkpoint.keep,
                       (int64_t)run->config->checkpoint.keep_every.value, &why))
     lines_warn(run->lines, run->step, "%s", why.text);
@@ -95,20 +130,217 @@ static void plan_retry(Run *run, const Why *why) {
                (long long)run->retry_step);
 }
 
-bool run_save(Run *run) {
+/* A save is over, on all ranks.  What the limit on time must leave room for is all of it, not what training lost by it. */
+static void conclude(Run *run, bool ok, const SaveEvent *event, const Why *why) {
+  if (ok) run->saved_step = event->step;
+  if (ok)
+    run->retry_step = run->retry_wait = 0;
+  else
+    plan_retry(run, why);
+  if (run_speaks(run) && ok) tell(run, event);
+  run->longest[SPENT_SAVES] = fmax(run->longest[SPENT_SAVES], event->seconds);
+}
+
+static bool save_waiting(Run *run) {
   Why why;
+  Words words;
   double begin = clock_seconds();
   run_doing(run, true, "writing checkpoint");
   if (run_speaks(run)) prepare(run);
   prof_span_begin(run->prof, "checkpoint");
-  bool ok = write_states(run, &why);
+  words_open(run, &words);
+  bool ok = try_states_save(run->comm, run->engine, &words.save, &why);
+  words_close(&words);
   prof_span_end(run->prof);
   double seconds = clock_seconds() - begin;
-  if (ok) run->saved_step = run->step;
-  if (ok) run->retry_step = run->retry_wait = 0;
-  if (!ok) plan_retry(run, &why);
-  if (run_speaks(run) && ok) conclude(run, seconds);
+  conclude(run, ok, &(SaveEvent){run->step, members_saved_bytes(run->members), seconds, seconds}, &why);
   run_doing(run, false, "");
   run_spend(run, SPENT_SAVES, clock_seconds() - begin);
   return ok;
+}
+
+/* --- beside the training ---------------------------------------------------------------------------------------------------- */
+
+/* Training stands still from `begin` to now. */
+static double stall(Run *run, double begin) {
+  double seconds = clock_seconds() - begin;
+  run->saves->stalled += seconds;
+  run->spent[SPENT_SAVES] += seconds;
+  return seconds;
+}
+
+/* Whether the saver can be used; else there is none any more. */
+static bool is_ready(Run *run) {
+  Saves *s = run->saves;
+  Why why;
+  if (!s->saver || s->sure) return s->saver;
+  run_doing(run, true, "getting memory for saves");
+  s->sure = try_saver_ready(s->saver, run->comm, &why);
+  run_doing(run, false, "");
+  if (s->sure) return true;
+  if (run_speaks(run))
+    lines_warn(run->lines, run->step, "training waits for saves: no memory of the host for copies: %s", why.text);
+  saver_close(s->saver);
+  s->saver = NULL;
+  return false;
+}
+
+static void begin_beside(Run *run) {
+  Saves *s = run->saves;
+  double begin = clock_seconds();
+  s->under_way = true;
+  s->released = false;
+  s->step = run->step;
+  s->begin = begin;
+  s->stalled = 0;
+  run->retry_step = 0; /* this is it */
+  saver_start(s->saver);
+  stall(run, begin);
+}
+
+double run_save_release(Run *run) {
+  Saves *s = run->saves;
+  if (!s->under_way || s->released) return 0;
+  double begin = clock_seconds();
+  CHECK(s->step == run->step && !run->open); /* what is written is true of this step */
+  s->released = true;
+  if (run_speaks(run)) prepare(run);
+  words_open(run, &s->words);
+  saver_write(s->saver, &s->words.save);
+  saver_release(s->saver);
+  return stall(run, begin);
+}
+
+void run_save_copied(Run *run) {
+  double begin = clock_seconds();
+  if (!run->saves->under_way) return;
+  saver_release(run->saves->saver);
+  stall(run, begin);
+}
+
+static bool conclude_beside(Run *run) {
+  Saves *s = run->saves;
+  SaverResult r;
+  saver_end(s->saver, &r);
+  words_close(&s->words);
+  s->under_way = false;
+  SaveEvent event = {s->step, members_saved_bytes(run->members), r.ended - s->begin, s->stalled + r.waited};
+  conclude(run, r.ok, &event, &r.why);
+  return r.ok;
+}
+
+bool run_save_wait(Run *run) {
+  Saves *s = run->saves;
+  if (!s->under_way) return true;
+  run_doing(run, true, "writing checkpoint");
+  run_save_release(run);
+  double begin = clock_seconds();
+  prof_span_begin(run->prof, "checkpoint");
+  saver_wait(s->saver);
+  prof_span_end(run->prof);
+  stall(run, begin);
+  bool ok = conclude_beside(run);
+  run_doing(run, false, "");
+  return ok;
+}
+
+void run_save_look(Run *run, int64_t over) {
+  if (run->saves->under_way && over == saver_asked(run->saves->saver)) conclude_beside(run);
+}
+
+int64_t run_saves_over(const Run *run) { return run->saves->saver ? saver_over(run->saves->saver) : 0; }
+
+bool run_save_under_way(const Run *run) { return run->saves->under_way; }
+
+void run_save_leave(Run *run) {
+  Saves *s = run->saves;
+  SaverResult unused;
+  if (s->under_way && s->released) run_save_wait(run);
+  if (!s->under_way) return;
+  saver_write(s->saver, NULL);
+  saver_release(s->saver);
+  saver_end(s->saver, &unused);
+  s->under_way = false;
+  run->retry_step = s->step + 1; /* where the run goes on from there after all */
+}
+
+/* --- when one is due ---------------------------------------------------------------------------------------------------------- */
+
+bool run_save(Run *run) {
+  if (!run_save_wait(run) || !is_ready(run)) return save_waiting(run);
+  begin_beside(run);
+  return run_save_wait(run);
+}
+
+bool run_saves_beside(Run *run) { return is_ready(run); }
+
+void run_save_due(Run *run) {
+  Saves *s = run->saves;
+  if (!is_ready(run)) {
+    save_waiting(run);
+    return;
+  }
+  if (s->under_way && !s->told && run_speaks(run))
+    lines_warn(run->lines, run->step,
+               "step %lld is still being saved: training waits for that; a larger checkpoint.every would not", (long long)s->step);
+  s->told |= s->under_way;
+  run_save_wait(run);
+  begin_beside(run);
+}
+
+/* --- the start and the end ---------------------------------------------------------------------------------------------------- */
+
+/* Whether the copies of all ranks of each node fit into its free memory, or a share of that. */
+static bool copies_fit(const Run *run, uint64_t mine, double share, char *words, size_t nbytes) {
+  int n = comm_local_size(run->comm);
+  uint64_t sum = 0, *all = xmalloc(sizeof *all * (size_t)n);
+  NodeMemory node = node_memory();
+  comm_gather_local(run->comm, &mine, sizeof mine, all);
+  for (int i = 0; i < n; i++) sum += all[i];
+  free(all);
+  bool fits = !node.total || (double)sum <= share * (double)node.available;
+  char a[HUMAN_TEXT], b[HUMAN_TEXT];
+  snprintf(words, nbytes, "copies of %d rank%s need %s, %s has %s free", n, n == 1 ? "" : "s", human_bytes((double)sum, a),
+           node.limit, human_bytes((double)node.available, b));
+  return !comm_any_reason(run->comm, !fits, words, nbytes);
+}
+
+/* A save that the end of the run waits for anyway is none. */
+static bool saves_on_the_way(const Run *run) {
+  Amount every = run->config->checkpoint.every;
+  int64_t n = (int64_t)every.value;
+  return every.unit && (run->step / n + 1) * n < run->shape.last_step;
+}
+
+static bool wants_beside(const Run *run) {
+  int asked = run->config->checkpoint.async;
+  return asked == ASYNC_TRUE || (asked == ASYNC_AUTO && !dev_is_host(run->dev) && saves_on_the_way(run));
+}
+
+void run_save_open(Run *run) {
+  char words[512];
+  bool must = run->config->checkpoint.async == ASYNC_TRUE;
+  Saves *s = run->saves = arena_new(run->arena, Saves);
+  if (run->step >= run->shape.last_step || !wants_beside(run)) return;
+  StatesCopy *copy = states_copy_open(run->arena, run->engine, comm_rank(run->comm) == 0);
+  s->nbytes = staging_nbytes(states_copy_staging(copy));
+  if (copies_fit(run, s->nbytes, must ? 1 : COPIES_SHARE, words, sizeof words)) {
+    s->saver = saver_open(run->arena, run->comm, run->dev, copy);
+    if (run_speaks(run))
+      lines_banner(run->lines, "saves", "beside the training, from copies: %.3g GiB a rank of the host's memory",
+                   (double)s->nbytes / 0x1p30);
+  } else if (must) {
+    config_fail(run->config, "checkpoint.async", "auto, or false, or more nodes: each rank then has less to copy",
+                "saves beside the training have no room: %s", words);
+  } else if (run_speaks(run)) {
+    lines_note(run->lines, "checkpoint.async: auto is false: %s", words);
+  }
+}
+
+size_t run_save_copies(const Run *run) { return run->saves && run->saves->saver ? run->saves->nbytes : 0; }
+
+void run_save_close(Run *run) {
+  if (!run->saves) return;
+  run_save_leave(run);
+  saver_close(run->saves->saver);
 }

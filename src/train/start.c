@@ -318,6 +318,7 @@ Run *run_open(int argc, char **argv) {
   run_load(run);
   run_profile_open(run);
   run_pace_open(run);
+  run_save_open(run);
   times.load += lap(&at);
   if (!run_speaks(run)) return run;
   run_memory_tell(run);
@@ -328,6 +329,7 @@ Run *run_open(int argc, char **argv) {
 }
 
 void run_close(Run *run) {
+  run_save_close(run);
   metrics_close(run->metrics);
   engine_close(run->engine);
   prof_close(run->prof);

@@ -14,63 +14,124 @@ static const char *tensor_path(Arena *arena, StateSlot slot, const StateParam *p
   return arena_printf(arena, "%s/%s", slot_folders[slot], param->name);
 }
 
-/* Where the part of a parameter that this rank saves lies in its unit's vector. */
+/* What this rank saves of a parameter, or a scalar: in its unit's vector, or where that was copied to. */
 typedef struct Source {
   const Engine *engine;
+  const Staging *staging; /* NULL: the engine's own */
+  EngineStaged staged;
   StateSlot slot;
   int unit;
-  int64_t at, n;
+  int64_t at, n, first; /* in the vector; of the tensor */
 } Source;
 
 static void feed(void *self, CkptTake *take, void *taker) {
   const Source *s = self;
-  engine_get(s->engine, s->slot, s->unit, s->at, s->n, take, taker);
+  if (s->staging)
+    staging_get(s->staging, s->staged.part, s->staged.lower, s->first, take, taker);
+  else
+    engine_get(s->engine, s->slot, s->unit, s->at, s->n, take, taker);
 }
 
 static const char *scalar_path(Arena *arena, const StateRow *row) { return arena_printf(arena, "/state/%s", row->name); }
 
-static CkptTensor tensor_of(Arena *arena, const Engine *engine, StateSlot slot, int p) {
-  const StateTable *states = engine_states(engine);
-  const StateParam *param = &states->params[p];
-  CkptPiece *piece = arena_new(arena, CkptPiece);
-  Source *source = arena_new(arena, Source);
-  *source = (Source){engine, slot, param->unit, 0, 0};
-  *piece = (CkptPiece){.feed = feed, .self = source};
-  if (state_piece_once(states, p, engine_rank(engine), &piece->first, &piece->n, &source->at))
-    source->n = piece->n;
-  else
-    piece->n = 0;
-  CkptTensor t = {.path = tensor_path(arena, slot, param),
-                  .dtype = DT_F32,
-                  .rank = param->shape.rank,
-                  .pieces = piece,
-                  .n_pieces = piece->n > 0};
-  memcpy(t.shape, param->shape.dim, sizeof *t.shape * (size_t)t.rank);
+/* All tensors of a checkpoint, with this rank's pieces of them. */
+typedef struct Tensors {
+  Arena *arena;
+  const Engine *engine;
+  Staging *staging; /* NULL: of the engine's own states */
+  CkptTensor *at;
+  int n;
+} Tensors;
+
+static CkptTensor *add_tensor(Tensors *all, const char *path, DType dtype, const CkptPiece *piece, bool mine) {
+  CkptTensor *t = &all->at[all->n++];
+  *t = (CkptTensor){.path = path, .dtype = dtype, .pieces = piece, .n_pieces = mine};
   return t;
+}
+
+static void add_param(Tensors *all, StateSlot slot, int p) {
+  const StateTable *states = engine_states(all->engine);
+  const StateParam *param = &states->params[p];
+  CkptPiece *piece = arena_new(all->arena, CkptPiece);
+  Source *s = arena_new(all->arena, Source);
+  *s = (Source){.engine = all->engine, .staging = all->staging, .slot = slot, .unit = param->unit};
+  bool mine = state_piece_once(states, p, engine_rank(all->engine), &s->first, &s->n, &s->at);
+  if (mine && all->staging) s->staged = engine_stage(all->engine, all->staging, slot, param->unit, s->at, s->n);
+  *piece = (CkptPiece){.first = s->first, .n = s->n, .feed = feed, .self = s};
+  CkptTensor *t = add_tensor(all, tensor_path(all->arena, slot, param), DT_F32, piece, mine);
+  t->rank = param->shape.rank;
+  memcpy(t->shape, param->shape.dim, sizeof *t->shape * (size_t)t->rank);
+}
+
+static void add_scalar(Tensors *all, const StateRow *row, bool mine) {
+  CkptPiece *piece = arena_new(all->arena, CkptPiece);
+  Source *s = arena_new(all->arena, Source);
+  float *value = arena_new(all->arena, float);
+  *s = (Source){.staging = all->staging, .staged = {-1, -1}};
+  *piece = (CkptPiece){.n = 1, .feed = feed, .self = s};
+  if (mine && all->staging) s->staged.part = staging_add(all->staging, row->name, 0, 1);
+  if (!all->staging) {
+    *value = engine_scalar(all->engine, row->name);
+    piece->at = value;
+  }
+  add_tensor(all, scalar_path(all->arena, row), DT_F32, piece, mine);
+}
+
+static Tensors list_tensors(Arena *arena, const Engine *engine, Staging *staging, bool first, const int64_t *step) {
+  const StateTable *states = engine_states(engine);
+  Tensors all = {arena, engine, staging, arena_array(arena, CkptTensor, STATE_SLOTS * states->nparams + states->nrows + 1), 0};
+  for (StateSlot slot = SLOT_PARAM; slot <= SLOT_V; slot++)
+    for (int p = 0; p < states->nparams; p++)
+      if (engine_holds(engine, slot, states->params[p].unit)) add_param(&all, slot, p);
+  for (int i = 0; i < states->nrows; i++)
+    if (states->rows[i].slot == SLOT_SCALAR) add_scalar(&all, &states->rows[i], first);
+  CkptPiece *piece = arena_new(arena, CkptPiece);
+  *piece = (CkptPiece){.n = 1, .at = step};
+  add_tensor(&all, "/state/step", DT_I64, piece, first);
+  return all;
+}
+
+static CkptSave save_of(const StatesSave *save, const Tensors *tensors) {
+  return (CkptSave){.folder = save->folder,
+                    .step = save->step,
+                    .tensors = tensors->at,
+                    .n_tensors = tensors->n,
+                    .texts = save->texts,
+                    .n_texts = save->n_texts,
+                    .facts = save->facts,
+                    .n_facts = save->n_facts};
 }
 
 bool try_states_save(Comm *comm, const Engine *engine, const StatesSave *save, Why *why) {
   Arena *arena = arena_open();
-  const StateTable *states = engine_states(engine);
-  bool first = comm_rank(comm) == 0;
-  CkptTensor *tensors = arena_array(arena, CkptTensor, STATE_SLOTS * states->nparams + states->nrows), *t = tensors;
-  for (StateSlot slot = SLOT_PARAM; slot <= SLOT_V; slot++)
-    for (int p = 0; p < states->nparams; p++)
-      if (engine_holds(engine, slot, states->params[p].unit)) *t++ = tensor_of(arena, engine, slot, p);
-  for (int i = 0; i < states->nrows; i++) {
-    if (states->rows[i].slot != SLOT_SCALAR) continue;
-    float *value = arena_new(arena, float);
-    CkptPiece *piece = arena_new(arena, CkptPiece);
-    *value = engine_scalar(engine, states->rows[i].name);
-    *piece = (CkptPiece){.n = 1, .at = value};
-    *t++ = (CkptTensor){.path = scalar_path(arena, &states->rows[i]), .dtype = DT_F32, .pieces = piece, .n_pieces = first};
-  }
-  CkptPiece step = {.n = 1, .at = &save->step};
-  *t++ = (CkptTensor){.path = "/state/step", .dtype = DT_I64, .pieces = &step, .n_pieces = first};
-  CkptSave all = {save->folder, save->step, tensors, (int)(t - tensors), save->texts, save->n_texts, save->facts, save->n_facts};
+  Tensors tensors = list_tensors(arena, engine, NULL, comm_rank(comm) == 0, &save->step);
+  CkptSave all = save_of(save, &tensors);
   bool ok = try_ckpt_write(comm, &all, why);
   arena_close(arena);
   return ok;
+}
+
+struct StatesCopy {
+  Staging *staging;
+  Tensors tensors;
+  int64_t step;
+};
+
+StatesCopy *states_copy_open(Arena *arena, const Engine *engine, bool first) {
+  StatesCopy *copy = arena_new(arena, StatesCopy);
+  copy->staging = engine_staging_open(engine, arena);
+  copy->tensors = list_tensors(arena, engine, copy->staging, first, &copy->step);
+  return copy;
+}
+
+Staging *states_copy_staging(const StatesCopy *copy) { return copy->staging; }
+
+bool try_states_copy_write(Comm *beside, StatesCopy *copy, const StatesSave *save, int threads, Why *why) {
+  CkptSave all = save_of(save, &copy->tensors);
+  all.direct = true;
+  all.threads = threads;
+  copy->step = save->step;
+  return try_ckpt_write(beside, &all, why);
 }
 
 static void check_shape(const Ckpt *ckpt, const char *path, const Shape *want) {

@@ -26,6 +26,13 @@ typedef struct StatesSave {
 /* All ranks; as try_ckpt_write. */
 bool try_states_save(Comm *comm, const Engine *engine, const StatesSave *save, Why *why);
 
+/* The same of a copy of the states (staging.h), by another thread.  open: for a plan, too; write: between staging_copy and
+ * staging_end, with comm_beside, by so many threads of each rank. */
+typedef struct StatesCopy StatesCopy;
+StatesCopy *states_copy_open(Arena *arena, const Engine *engine, bool first); /* first: this is rank 0 */
+Staging *states_copy_staging(const StatesCopy *copy);
+bool try_states_copy_write(Comm *beside, StatesCopy *copy, const StatesSave *save, int threads, Why *why);
+
 /* After engine_start; all ranks.  Fills this rank's parameters and, where the engine trains, its moments and the count of updates;
  * a tensor that is not there or has another shape is an input error that names it.  Moments that the checkpoint lacks become zero.
  * All ranks together read each byte once, and what they read is checked: false on all of them, with the same reason, when something
