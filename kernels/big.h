@@ -10,7 +10,7 @@
  * width, V vocabulary.  All values are float32 but ids, order and segment starts (int32).
  *
  *   op              in                                                         out             numbers
- *   matmul          a (M,K)  b (K,N)                                           c (M,N)         n[0]: 1 adds to c, 0 overwrites it
+ *   matmul          a (M,K)  b (K,N)  [bias (N)]                               c (M,N)         n[0]: 1 adds to c, 0 overwrites it
  *   attention       q (B,S,H,D)  k v (B,S,G,D)  start (B,S)                    o (B,S,H,D)     f: scale; n[0]: window or 0
  *                                                                              lse (B,H,S)
  *   attention_grad  do (B,S,H,D)  q  k  v  o  lse  start                       dq dk dv        as attention
@@ -19,7 +19,8 @@
  * it
  *
  * matmul: in each of a, b, c one of the two strides is 1 (a transposed operand is just a view with its strides exchanged;
- * c's last stride is 1); the other is a leading dimension of any size at least the extent.
+ * c's last stride is 1); the other is a leading dimension of any size at least the extent.  bias, on GPUs alone, is added to every
+ * row before the result is rounded; absent it has rank 0.
  * attention: query i sees keys j with max(start[i], i-window+1) <= j <= i (window 0: no limit); start[i] is the first
  * position of i's own segment, 0 <= start[i] <= i.  lse = log of the sum of exp(scale·q·k) over the keys seen.  The last
  * stride of q, k, v, o, do, dq, dk, dv is 1; lse and start are contiguous.

@@ -1,5 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* The table of rows for GPUs, and the workspace that each may want. */
+#include <string.h>
+
 #include "kernels/cuda/bounds.h"
 #include "kernels/cuda/gpu.h"
 
@@ -82,13 +84,19 @@ static size_t none(const BigCall *call) {
 }
 
 const GpuRow gpu_rows[GPU_ROWS] = {
-    [GPU_MATMUL_CUBLASLT] = {"matmul", "cublaslt", true, false, product},
-    [GPU_MATMUL_PLAIN] = {"matmul", "plain", true, true, none},
-    [GPU_ATTENTION_CUDNN] = {"attention", "cudnn", true, false, attention_forward},
-    [GPU_ATTENTION_PLAIN] = {"attention", "plain", true, true, none},
-    [GPU_ATTENTION_GRAD_CUDNN] = {"attention_grad", "cudnn", true, false, attention_gradient},
-    [GPU_ATTENTION_GRAD_CUDNN_FAST] = {"attention_grad", "cudnn-fast", false, false, attention_fast_gradient},
-    [GPU_ATTENTION_GRAD_PLAIN] = {"attention_grad", "plain", true, true, none},
-    [GPU_EMBEDDING_PLAIN] = {"embedding", "plain", true, true, none},
-    [GPU_EMBEDDING_GRAD_PLAIN] = {"embedding_grad", "plain", true, true, none},
+    [GPU_MATMUL_CUBLASLT] = {"matmul", "cublaslt", true, false, true, product},
+    [GPU_MATMUL_PLAIN] = {"matmul", "plain", true, true, true, none},
+    [GPU_ATTENTION_CUDNN] = {"attention", "cudnn", true, false, false, attention_forward},
+    [GPU_ATTENTION_PLAIN] = {"attention", "plain", true, true, false, none},
+    [GPU_ATTENTION_GRAD_CUDNN] = {"attention_grad", "cudnn", true, false, false, attention_gradient},
+    [GPU_ATTENTION_GRAD_CUDNN_FAST] = {"attention_grad", "cudnn-fast", false, false, false, attention_fast_gradient},
+    [GPU_ATTENTION_GRAD_PLAIN] = {"attention_grad", "plain", true, true, false, none},
+    [GPU_EMBEDDING_PLAIN] = {"embedding", "plain", true, true, false, none},
+    [GPU_EMBEDDING_GRAD_PLAIN] = {"embedding_grad", "plain", true, true, false, none},
 };
+
+bool gpu_adds_bias(void) {
+  for (int i = 0; i < GPU_ROWS; i++)
+    if (!strcmp(gpu_rows[i].op, "matmul") && !gpu_rows[i].biased) return false;
+  return true;
+}

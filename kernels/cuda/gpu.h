@@ -6,7 +6,7 @@
  * Running enqueues on a stream and neither allocates, waits nor reads device memory from the host, so that it can be
  * captured in a CUDA graph.
  *
- * Types, where big.h says float32: a, b, q, k, v, o, do, dq, dk, dv, table, out, dout are BF16, F16 or F32, all of one
+ * Types, where big.h says float32: a, b, bias, q, k, v, o, do, dq, dk, dv, table, out, dout are BF16, F16 or F32, all of one
  * type in a call; c and dtable may be F32 beside 16-bit operands; lse is F32.  Arithmetic is in float32 in every row.
  * attention's `start` may be absent (rank 0): then each sequence is one segment. */
 #ifndef KERNELS_CUDA_GPU_H
@@ -36,6 +36,7 @@ typedef struct GpuRow {
   const char *name;   /* "cublaslt": what the key and the banner say */
   bool deterministic; /* each run gives the same bits */
   bool plain;         /* calls kernels of gpu_plain_text() */
+  bool biased;        /* adds a product's bias */
   /* An upper bound of what try_prepare asks for, pure; 0 for calls that the row never takes. */
   size_t (*workspace)(const BigCall *call);
 } GpuRow;
@@ -53,6 +54,7 @@ enum {
   GPU_ROWS
 };
 extern const GpuRow gpu_rows[GPU_ROWS];
+bool gpu_adds_bias(void); /* whether every row of products does */
 
 enum { GPU_TOLD = 160 };
 

@@ -55,6 +55,7 @@ static bool try_choose(Product *p, int choice, const BigCall *call, Why *why) {
   static const size_t workspace = CUBLASLT_WORKSPACE;
   static const uint32_t schemes = CUBLASLT_REDUCTION_SCHEME_COMPUTE_TYPE;
   const uint32_t a = alignment(&call->in[1]), b = alignment(&call->in[0]), c = alignment(&call->out[0]);
+  const uint32_t bias = alignment(&call->in[2]), d = bias < c ? bias : c; /* of the bias it knows by that of the result */
   cublasLtMatmulPreference_t wish;
   cublasLtMatmulHeuristicResult_t found[CHOICES];
   int n = 0;
@@ -66,7 +67,7 @@ static bool try_choose(Product *p, int choice, const BigCall *call, Why *why) {
   must(cublasLtMatmulPreferenceSetAttribute(wish, CUBLASLT_MATMUL_PREF_MIN_ALIGNMENT_A_BYTES, &a, sizeof a), "alignment");
   must(cublasLtMatmulPreferenceSetAttribute(wish, CUBLASLT_MATMUL_PREF_MIN_ALIGNMENT_B_BYTES, &b, sizeof b), "alignment");
   must(cublasLtMatmulPreferenceSetAttribute(wish, CUBLASLT_MATMUL_PREF_MIN_ALIGNMENT_C_BYTES, &c, sizeof c), "alignment");
-  must(cublasLtMatmulPreferenceSetAttribute(wish, CUBLASLT_MATMUL_PREF_MIN_ALIGNMENT_D_BYTES, &c, sizeof c), "alignment");
+  must(cublasLtMatmulPreferenceSetAttribute(wish, CUBLASLT_MATMUL_PREF_MIN_ALIGNMENT_D_BYTES, &d, sizeof d), "alignment");
   cublasStatus_t status = cublasLtMatmulAlgoGetHeuristic(handle, p->desc, p->a, p->b, p->c, p->c, wish,
                                                          choice < CHOICES ? choice + 1 : CHOICES, found, &n);
   must(cublasLtMatmulPreferenceDestroy(wish), "a preference");
@@ -87,6 +88,12 @@ void cublaslt_release(void *plan) {
   free(p);
 }
 
+/* The bias, which is a column's here, is a setting of the product: plans are shared by calls that differ in it. */
+static void set_bias(const Product *p, const BigCall *call) {
+  const void *at = call->in[2].at;
+  if (call->in[2].rank) must(cublasLtMatmulDescSetAttribute(p->desc, CUBLASLT_MATMUL_DESC_BIAS_POINTER, &at, sizeof at), "a bias");
+}
+
 static bool try_fill(Product *p, int choice, const BigCall *call, Why *why) {
   bool a = false, b = false, c = false;
   must(cublasLtMatmulDescCreate(&p->desc, CUBLAS_COMPUTE_32F, CUDA_R_32F), "a product");
@@ -97,6 +104,11 @@ static bool try_fill(Product *p, int choice, const BigCall *call, Why *why) {
   const cublasOperation_t op_a = a ? CUBLAS_OP_T : CUBLAS_OP_N, op_b = b ? CUBLAS_OP_T : CUBLAS_OP_N;
   must(cublasLtMatmulDescSetAttribute(p->desc, CUBLASLT_MATMUL_DESC_TRANSA, &op_a, sizeof op_a), "a product");
   must(cublasLtMatmulDescSetAttribute(p->desc, CUBLASLT_MATMUL_DESC_TRANSB, &op_b, sizeof op_b), "a product");
+  if (call->in[2].rank) {
+    static const cublasLtEpilogue_t epilogue = CUBLASLT_EPILOGUE_BIAS;
+    must(cublasLtMatmulDescSetAttribute(p->desc, CUBLASLT_MATMUL_DESC_EPILOGUE, &epilogue, sizeof epilogue), "a bias");
+    set_bias(p, call);
+  }
   return try_choose(p, choice, call, why);
 }
 
@@ -104,6 +116,8 @@ bool cublaslt_prepare(const GpuTools *tools, const BigCall *call, void **plan, s
   const BigView *a = &call->in[0], *c = &call->out[0];
   if (a->type == BIG_I32 || a->type != call->in[1].type || (c->type != a->type && c->type != BIG_F32))
     return why_not(why, "cuBLASLt multiplies two matrices of one type into that type or into f32");
+  if (call->in[2].rank && (call->in[2].type != c->type || call->in[2].stride[0] != 1))
+    return why_not(why, "cuBLASLt adds a bias of the result's type");
   if (!handle) must(cublasLtCreate(&handle), "cublasLtCreate");
   Product *p = xmalloc(sizeof *p);
   *p = (Product){.beta = call->n[0] ? 1 : 0};
@@ -116,6 +130,7 @@ bool cublaslt_prepare(const GpuTools *tools, const BigCall *call, void **plan, s
 void cublaslt_run(void *plan, const BigCall *call, cudaStream_t stream) {
   static const float alpha = 1;
   Product *p = plan;
+  set_bias(p, call);
   must(cublasLtMatmul(handle, p->desc, &alpha, call->in[1].at, p->a, call->in[0].at, p->b, &p->beta, call->out[0].at, p->c,
                       call->out[0].at, p->c, &p->algo, call->workspace, p->workspace, stream),
        "matmul");

@@ -51,7 +51,7 @@ static Plain *plain_new(int nin, int nout) {
 }
 
 bool plain_matmul_prepare(const GpuTools *tools, const BigCall *call, void **plan, size_t *workspace, Why *why) {
-  Plain *p = plain_new(2, 1);
+  Plain *p = plain_new(3, 1); /* a bias of no rank is none */
   return finish(p, try_kernel(p, tools, "plain_matmul", over_elements(&call->out[0]), why), plan, workspace);
 }
 

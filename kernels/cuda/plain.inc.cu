@@ -46,13 +46,14 @@ static __device__ void put(const View &v, long long p, float x) {
 static __device__ int whole(const View &v, long long i) { return ((const int *)v.at)[i]; }
 
 /* One thread an element of c. */
-extern "C" __global__ void plain_matmul(View a, View b, View c, Numbers numbers) {
+extern "C" __global__ void plain_matmul(View a, View b, View bias, View c, Numbers numbers) {
   long long e = (long long)blockIdx.x * blockDim.x + threadIdx.x, i = e / c.dim[1], j = e % c.dim[1];
   if (i >= c.dim[0]) return;
   float sum = 0;
   for (long long k = 0; k < a.dim[1]; k++) sum += get(a, place(a, i, k)) * get(b, place(b, k, j));
   long long p = place(c, i, j);
-  put(c, p, numbers.n ? sum + get(c, p) : sum);
+  if (numbers.n) sum += get(c, p);
+  put(c, p, bias.rank ? sum + get(bias, place(bias, j, 0)) : sum);
 }
 
 /* Attention: blocks of THREADS threads, keys (or queries) a tile of THREADS at a time. */

@@ -2,6 +2,7 @@
 /* The pipeline from a graph to a program: one place, in order.  Pure. */
 #include <string.h>
 
+#include "kernels/cuda/gpu.h"
 #include "kernels/kernels.h"
 #include "src/exec/exec.h"
 #include "src/exec/private.h"
@@ -115,6 +116,7 @@ Program *compile(Arena *arena, const Graph *g, const StateTable *table, const Ch
   FuseOptions fuse = {.unfused = choices->unfused, .workspace = workspace, .self = (void *)choices};
   if (choices->cuda) {
     fuse.no_start = true;
+    fuse.biases = gpu_adds_bias();
     fuse.column_blocks = GPU_COLUMN_BLOCKS;
     fuse.column_block_rows = GPU_COLUMN_BLOCK_ROWS;
     fuse.column_block_width = GPU_COLUMN_BLOCK_WIDTH;

@@ -29,7 +29,8 @@ static void print_kernel(Text *text, const Kernel *k) {
 }
 
 static void print_big(Text *text, const Step *s, const Bound *bound) {
-  if (s->op == OP_MATMUL) text_printf(text, "x%lld%s", (long long)s->out[0].shape.dim[1], s->n[0] ? " accumulating" : "");
+  if (s->op == OP_MATMUL)
+    text_printf(text, "x%lld%s", (long long)s->out[0].shape.dim[1], s->n[0] ? " accumulating" : s->nin == 3 ? " + bias" : "");
   text_printf(text, " %s", dtype_name(s->in[0].dtype));
   const char *row = !bound ? NULL : bound->gpu ? bound->gpu->row->name : bound->row ? bound->row->name : NULL;
   if (row) text_printf(text, ", %s", row);

@@ -132,6 +132,7 @@ enum { GPU_COLUMN_BLOCKS = 264, GPU_COLUMN_BLOCK_ROWS = 4, GPU_COLUMN_BLOCK_WIDT
 typedef struct FuseOptions {
   bool unfused;  /* every node a kernel of its own: the judge of fusion */
   bool no_start; /* attention whose segments all start at 0 is a step without that operand, which is its last */
+  bool biases;   /* products add their bias themselves; else a kernel behind them does */
   /* Sums over rows are cut into at most so many blocks of at least so many rows; 0: as suits a CPU.  column_block_width: rows of
    * half that many columns are cut into twice as many blocks, of a quarter or less into four times as many; 0: none are. */
   int column_blocks, column_block_rows, column_block_width;

@@ -44,7 +44,7 @@ static bool operand_fits(const Legalise *l, const Node *user, int k, int value) 
   if (root == OP_CONST || root == OP_IOTA) return false;
   int64_t dense[IR_RANK];
   strides_dense(s, dense);
-  if (user->op == OP_MATMUL) {
+  if (user->op == OP_MATMUL && k < 2) {
     bool rows = rows_of_ones(s, at->stride) && (at->stride[0] >= s->dim[1] || s->dim[0] == 1);
     bool columns = (at->stride[0] == 1 || s->dim[0] == 1) && (at->stride[1] >= s->dim[0] || s->dim[1] == 1);
     return rows || columns;
@@ -155,6 +155,18 @@ static int copy_free(Legalise *l, const Node *user, int node) {
   return push(l, &x, in);
 }
 
+/* A product whose bias is added behind it, in whatever kernel reads the sum. */
+static int split_bias(Legalise *l, const Node *x, const int *in) {
+  Node product = *x, row = {.op = OP_RESHAPE, .shape = SHAPE(1, x->shape.dim[1]), .nin = 1, .scope = x->scope, .phase = x->phase};
+  Node all = row, sum = row;
+  CHECK(x->dtype == DT_F32);
+  all.op = OP_BROADCAST, all.shape = x->shape;
+  sum.op = OP_ADD, sum.nin = 2;
+  product.nin = 2;
+  int bias = push(l, &row, &in[2]), terms[2] = {push(l, &product, in), push(l, &all, &bias)};
+  return push(l, &sum, terms);
+}
+
 static int legalise_node(Legalise *l, int i) {
   const Node *x = graph_node(l->g, i);
   int *in = arena_array(l->out->arena, int, x->nin);
@@ -171,6 +183,7 @@ static int legalise_node(Legalise *l, int i) {
   if (kind == KIND_BIG || op_travels(x->op))
     for (int k = 0; k < x->nin; k++)
       if (!fuse_omits(l->g, x, k, l->options) && !operand_fits(l, x, k, in[k])) in[k] = copy_value(l, x, in[k]);
+  if (x->op == OP_MATMUL && x->nin == 3 && !l->options->biases) return split_bias(l, x, in);
   if (x->op == OP_CONCAT || x->op == OP_STORE)
     for (int k = 0; k < x->nin; k++)
       if (!in_place(l, i, k)) in[k] = copy_value(l, x, in[k]);

@@ -253,9 +253,11 @@ int ir_sum_all(Graph *g, int x) {
   return ir_reshape(g, x, shape_scalar());
 }
 
-int ir_matmul(Graph *g, int a, bool ta, int b, bool tb) {
-  return graph_push(g, (Node){.op = OP_MATMUL, .n = {ta, tb}, .nin = 2, .in = (int[]){a, b}});
+int ir_matmul_bias(Graph *g, int a, bool ta, int b, bool tb, int bias) {
+  return graph_push(g, (Node){.op = OP_MATMUL, .n = {ta, tb}, .nin = bias < 0 ? 2 : 3, .in = (int[]){a, b, bias}});
 }
+
+int ir_matmul(Graph *g, int a, bool ta, int b, bool tb) { return ir_matmul_bias(g, a, ta, b, tb, -1); }
 
 int ir_result(Graph *g, int x, int i) { return graph_push(g, (Node){.op = OP_RESULT, .n = {i}, .nin = 1, .in = (int[]){x}}); }
 

@@ -242,6 +242,8 @@ static void rule_matmul(Diff *d, int x, int dy) {
   bool ta = node.n[0], tb = node.n[1];
   if (d->wanted[a]) contribute(d, a, ta ? ir_matmul(d->g, b, tb, dy, true) : ir_matmul(d->g, dy, false, b, !tb));
   if (d->wanted[b]) contribute(d, b, tb ? ir_matmul(d->g, dy, true, a, ta) : ir_matmul(d->g, a, !ta, dy, false));
+  if (node.nin == 3 && d->wanted[node.in[2]])
+    contribute(d, node.in[2], ir_reshape(d->g, ir_reduce(d->g, OP_SUM, dy, 0), SHAPE(node.shape.dim[1])));
 }
 
 static void rule_result(Diff *d, int x, int dy) {

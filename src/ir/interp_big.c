@@ -30,7 +30,7 @@ void eval_matmul(const Eval *e) {
   double *at = ta ? transposed(e->in[0], as->dim[0], as->dim[1]) : NULL;
   double *bt = tb ? transposed(e->in[1], bs->dim[0], bs->dim[1]) : NULL;
   const double *a = ta ? at : e->in[0], *b = tb ? bt : e->in[1];
-  for (int64_t i = 0; i < m * n; i++) e->out[i] = 0;
+  for (int64_t i = 0; i < m * n; i++) e->out[i] = e->node->nin == 3 ? e->in[2][i % n] : 0;
   for (int64_t from = 0; from < inner; from += BLOCK) {
     int64_t to = from + BLOCK < inner ? from + BLOCK : inner;
     for (int64_t i = 0; i < m; i++)

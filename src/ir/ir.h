@@ -74,8 +74,9 @@ typedef enum Op {
   OP_SUM,
   OP_MAXIMUM,
   /* big ops: kernels/big.h says what they compute */
-  OP_MATMUL,         /* (M,K)·(K,N); n[0], n[1]: in[0], in[1] is given transposed; to the operands' type or to F32 */
-  OP_ATTENTION,      /* q k v start; f: scale; n[0]: window; results o, lse */
+  OP_MATMUL,    /* (M,K)·(K,N), + (N) if there is a third input: rounded once; n[0], n[1]: in[0], in[1] is given transposed; to
+                   the operands' type or to F32 */
+  OP_ATTENTION, /* q k v start; f: scale; n[0]: window; results o, lse */
   OP_ATTENTION_GRAD, /* do q k v o lse start; results dq dk dv */
   OP_EMBEDDING,      /* table ids */
   OP_EMBEDDING_GRAD, /* dout ids order; n[0]: V; to dout's type or to F32 */
@@ -255,6 +256,7 @@ int ir_concat(Graph *g, const int *xs, int n, int axis);
 int ir_reduce(Graph *g, Op op, int x, int axis);
 int ir_sum_all(Graph *g, int x); /* to a scalar */
 int ir_matmul(Graph *g, int a, bool ta, int b, bool tb);
+int ir_matmul_bias(Graph *g, int a, bool ta, int b, bool tb, int bias); /* bias -1: none */
 int ir_result(Graph *g, int x, int i);
 /* The node with both its results right behind it (differentiation finds lse there); returns o. */
 int ir_attention(Graph *g, int q, int k, int v, int start, double scale, int64_t window);

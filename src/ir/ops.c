@@ -249,11 +249,14 @@ static bool rank_is(const Graph *g, const Node *node, int i, int rank, Why *why)
 }
 
 static bool infer_matmul(const Graph *g, Node *node, Why *why) {
-  if (!need_floats(g, node, 0, 2, why) || !rank_is(g, node, 0, 2, why) || !rank_is(g, node, 1, 2, why)) return false;
+  if (node->nin != 2 && node->nin != 3) return why_not(why, "matmul takes 2 or 3 inputs, not %d", node->nin);
+  if (!need_floats(g, node, 0, node->nin, why) || !rank_is(g, node, 0, 2, why) || !rank_is(g, node, 1, 2, why)) return false;
   const Shape *a = &in(g, node, 0)->shape, *b = &in(g, node, 1)->shape;
   int ta = node->n[0] != 0, tb = node->n[1] != 0;
   if (a->dim[!ta] != b->dim[tb]) return why_not(why, "inner extents %lld and %lld", (long long)a->dim[!ta], (long long)b->dim[tb]);
   node->shape = SHAPE(a->dim[ta], b->dim[!tb]);
+  Shape row = SHAPE(b->dim[!tb]);
+  if (node->nin == 3 && !shape_equal(&in(g, node, 2)->shape, &row)) return why_not(why, "the bias is not of (N)");
   return result_type(node, in(g, node, 0)->dtype, why);
 }
 
@@ -386,7 +389,7 @@ const OpRow op_table[OP_COUNT] = {
     [OP_CONCAT] = {"concat", KIND_VIEW, -1, "axis", .infer = infer_concat},
     [OP_SUM] = {"sum", KIND_REDUCE, 1, "axis", .infer = infer_reduce},
     [OP_MAXIMUM] = {"maximum", KIND_REDUCE, 1, "axis", .infer = infer_reduce},
-    [OP_MATMUL] = {"matmul", KIND_BIG, 2, "ta tb", .gives_dtype = true, .infer = infer_matmul},
+    [OP_MATMUL] = {"matmul", KIND_BIG, -1, "ta tb", .gives_dtype = true, .infer = infer_matmul},
     [OP_ATTENTION] = {"attention", KIND_BIG, 4, "window", .has_f = true, .infer = infer_attention},
     [OP_ATTENTION_GRAD] = {"attention_grad", KIND_BIG, 7, "window", .has_f = true, .infer = infer_attention_grad},
     [OP_EMBEDDING] = {"embedding", KIND_BIG, 2, "", .infer = infer_embedding},

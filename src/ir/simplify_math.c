@@ -84,7 +84,8 @@ int simplify_matmul(Simplify *s, const Node *node) {
   for (int i = 0; i < 2; i++) {
     const Node *x = input(s, node, i);
     if (x->op != OP_PERMUTE) continue; /* of a matrix, and not the identity: a transpose */
-    int in[] = {node->in[0], node->in[1]};
+    int in[3];
+    for (int k = 0; k < node->nin; k++) in[k] = node->in[k];
     Node flipped = *node;
     in[i] = x->in[0];
     flipped.in = in;

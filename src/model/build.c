@@ -31,11 +31,9 @@ int model_embed(ModelBuild *m, int table, const ModelNodes *model) {
   return graph_push(m->g, (Node){.op = OP_EMBEDDING, .nin = 2, .in = (int[]){table, model->ids}});
 }
 
-static int add_bias(Graph *g, int x, int bias) { return bias < 0 ? x : ir_add(g, x, bias); }
+int model_linear(Graph *g, int x, int weight, int bias) { return ir_matmul_bias(g, x, false, weight, true, bias); }
 
-int model_linear(Graph *g, int x, int weight, int bias) { return add_bias(g, ir_matmul(g, x, false, weight, true), bias); }
-
-int model_conv1d(Graph *g, int x, int weight, int bias) { return add_bias(g, ir_matmul(g, x, false, weight, false), bias); }
+int model_conv1d(Graph *g, int x, int weight, int bias) { return ir_matmul_bias(g, x, false, weight, false, bias); }
 
 int model_residual(Graph *g, int x, int y) { return ir_unary(g, OP_KEEP, ir_add(g, x, y)); }
 

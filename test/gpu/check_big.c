@@ -202,11 +202,21 @@ typedef struct ProductCase {
   int64_t M, N, K;
   bool a_turned, b_turned, adds;
   int type, result;
+  bool biased;
+  int shift; /* elements by which the bias lies behind what is aligned */
 } ProductCase;
 
 static BigView matrix(int type, int64_t rows, int64_t columns, bool turned) {
   BigView v = judge_tensor(type, 2, turned ? (int64_t[]){columns, rows} : (int64_t[]){rows, columns});
   if (turned) v = (BigView){v.at, {rows, columns}, {1, rows}, 2, type};
+  return v;
+}
+
+static BigView bias_of(ProductCase p) {
+  BigView v = judge_tensor(p.result, 1, (int64_t[]){p.N + p.shift});
+  judge_fill(&v, 10, 4);
+  v.at = (char *)v.at + p.shift * (p.result == BIG_F32 ? 4 : 2);
+  v.dim[0] = p.N;
   return v;
 }
 
@@ -216,6 +226,7 @@ static void check_product(ProductCase p) {
   call.in[0] = matrix(p.type, p.M, p.K, p.a_turned);
   call.in[1] = matrix(p.type, p.K, p.N, p.b_turned);
   call.out[0] = matrix(p.result, p.M, p.N, false);
+  if (p.biased) call.in[2] = bias_of(p);
   judged = call;
   judged.out[0] = matrix(p.result, p.M, p.N, false);
   judge_fill(&call.in[0], 1, 1);
@@ -236,8 +247,9 @@ static void check_product(ProductCase p) {
       EXPECT(bits == first);
     }
     double error = judge_error(&call.out[0], &judged.out[0]);
-    printf("  matmul %s, %lldx%lldx%lld %d%d%d types %d %d: %.1e, workspace %zu\n", row->row->name, (long long)p.M, (long long)p.N,
-           (long long)p.K, p.a_turned, p.b_turned, p.adds, p.type, p.result, error, run.nbytes);
+    printf("  matmul %s, %lldx%lldx%lld %d%d%d%s types %d %d: %.1e, workspace %zu\n", row->row->name, (long long)p.M,
+           (long long)p.N, (long long)p.K, p.a_turned, p.b_turned, p.adds, p.biased ? " biased" : "", p.type, p.result, error,
+           run.nbytes);
     EXPECT(error <= (p.result == BIG_F32 ? 1e-5 : TOLERANCE));
     judge_release(&run);
   }
@@ -252,6 +264,20 @@ TEST(products_of_every_layout_and_type_equal_plain) {
   for (int t = 0; t < 5; t++)
     for (int layout = 0; layout < 8; layout++)
       check_product((ProductCase){200, 328, 504, layout & 1, layout & 2, layout & 4, types[t][0], types[t][1]});
+}
+
+/* As models have them: (T,K) times (N,K) turned or (K,N), into the operands' type; the bias is somewhere in its unit. */
+TEST(products_with_a_bias_equal_plain) {
+  static const int types[] = {BIG_BF16, BIG_F16, BIG_F32};
+  if (no_gpu()) return;
+  for (int t = 0; t < 3; t++)
+    for (int turned = 0; turned < 2; turned++)
+      for (int shift = 0; shift < 9; shift += 4) {
+        check_product((ProductCase){200, 328, 504, false, turned, false, types[t], types[t], true, shift});
+        check_product((ProductCase){1024, 2304, 768, false, turned, false, types[t], types[t], true, shift});
+      }
+  check_product((ProductCase){77, 333, 129, true, false, true, BIG_F32, BIG_F32, true, 1});
+  check_product((ProductCase){1, 1, 1, false, false, false, BIG_BF16, BIG_BF16, true, 0});
 }
 
 TEST(products_of_odd_and_tiny_shapes_equal_plain) {

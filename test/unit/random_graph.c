@@ -291,7 +291,8 @@ static void make_matmul(Maker *m) {
   bool ta = draw(m, 3) == 0, tb = draw(m, 2);
   if (ta) x = ir_transpose(m->g, x);
   int w = weight(m, tb ? n : k, tb ? k : n);
-  keep(m, ir_scale(m->g, ir_matmul(m->g, x, ta, w, tb), 1 / (double)k), 5 * b);
+  int bias = draw(m, 3) ? -1 : ir_reshape(m->g, weight(m, 1, n), SHAPE(n));
+  keep(m, ir_scale(m->g, ir_matmul_bias(m->g, x, ta, w, tb, bias), 1 / (double)k), 5 * b + 5);
 }
 
 static int as_heads(Maker *m, int64_t heads) {

@@ -233,7 +233,7 @@ static int case_matmul(Lab *lab, Op op) {
   int64_t m = 1 + draw(lab, 4), k = 1 + draw(lab, 4), n = 1 + draw(lab, 4);
   bool ta = draw(lab, 2), tb = draw(lab, 2);
   int a = ta ? matrix(lab, k, m) : matrix(lab, m, k), b = tb ? matrix(lab, n, k) : matrix(lab, k, n);
-  return ir_matmul(lab->g, a, ta, b, tb);
+  return ir_matmul_bias(lab->g, a, ta, b, tb, draw(lab, 2) ? leaf(lab, SHAPE(n), -1, 1) : -1);
 }
 
 /* As the model's builder leaves it: both results right behind. */

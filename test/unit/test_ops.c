@@ -218,7 +218,7 @@ static void case_matmul(Lab *lab, Op op) {
   for (int t = 0; t < 4; t++) {
     bool ta = t & 1, tb = t & 2;
     int a = operand(lab, DT_F32, ta ? SHAPE(K, M) : SHAPE(M, K)), b = operand(lab, DT_F32, tb ? SHAPE(N, K) : SHAPE(K, N));
-    output(lab, ir_matmul(lab->g, a, ta, b, tb));
+    output(lab, ir_matmul_bias(lab->g, a, ta, b, tb, t > 1 ? operand(lab, DT_F32, SHAPE(N)) : -1));
   }
 }
 

@@ -140,10 +140,20 @@ static void plan_close(Plan *p) {
   arena_close(p->arena);
 }
 
+/* The same sizes for a model of another family. */
+static void set_family(EngineOptions *o, const char *family) {
+  o->model.family = family;
+  o->model.max_positions = 64;
+  o->model.window = !strcmp(family, "mistral") ? 7 : 0;
+}
+
 TEST(every_program_of_a_model_is_sound) {
+  static const char *const families[] = {"llama", "qwen2", "gpt2", "qwen3", "mistral", "gpt2", "qwen2"};
   static const int ranks[] = {1, 2, 3, 4}, shards[] = {1, 2, 3, 2};
   for (int i = 0; i < 64; i++) {
     EngineOptions o = small_options();
+    set_family(&o, families[i % 7]);
+    if (i % 7 == 2 || i % 7 == 5) o.model.kv_heads = o.model.heads;
     o.across = i & 32;
     o.choices.forget = i & 2 ? FORGET_BLOCKS : FORGET_NOTHING;
     o.choices.whole = i & 4;
@@ -264,6 +274,41 @@ TEST(units_and_whole_gradients_do_not_pile_up) {
     expect_most_alive(&p, OP_ALL_GATHER, o.choices.units_alive + o.model.tied + widened, i);
     expect_most_alive(&p, OP_REDUCE_SCATTER, 2 + o.model.tied, i);
     plan_close(&p);
+  }
+}
+
+/* --- biases ------------------------------------------------------------------------------------------------------------------ */
+
+static int count_biased(const Plan *plan, bool *all_forward) {
+  const Program *p = plan->compiled.program[0];
+  int n = 0;
+  *all_forward = true;
+  for (int s = 0; s < p->nsteps; s++) {
+    const Step *step = &p->steps[s];
+    if (step->kind != STEP_BIG || step->op != OP_MATMUL || step->nin < 3) continue;
+    *all_forward &= graph_node(p->graph, step->node)->phase != PHASE_BACKWARD;
+    n++;
+  }
+  return n;
+}
+
+TEST(products_on_gpus_add_their_bias_and_those_on_cpus_leave_it_to_kernels) {
+  static const DType types[] = {DT_F32, DT_BF16, DT_F16};
+  for (int i = 0; i < 12; i++) {
+    bool one = i % 2, all_forward;
+    EngineOptions o = small_options();
+    set_family(&o, one ? "qwen2" : "gpt2"); /* one product of a block has biases, or all four */
+    if (!one) o.model.kv_heads = o.model.heads;
+    o.choices.compute = types[i / 2 % 3];
+    o.choices.forget = i >= 6 ? FORGET_CHEAP : FORGET_NOTHING;
+    o.choices.cuda = true;
+    Plan gpu = plan_open(o, 1, 1);
+    o.choices.cuda = false;
+    Plan cpu = plan_open(o, 1, 1);
+    EXPECT(count_biased(&gpu, &all_forward) == (one ? 4 : 16) && all_forward);
+    EXPECT(count_biased(&cpu, &all_forward) == 0);
+    plan_close(&gpu);
+    plan_close(&cpu);
   }
 }
 
