@@ -66,3 +66,8 @@ MachineRates machine_rates(const Machine *m) {
 }
 
 double machine_reserve(bool alone) { return (alone ? 0.55 : 2.05) * (1 << 30); }
+
+double machine_room(double memory, bool alone) {
+  double room = 0.99 * memory - machine_reserve(alone);
+  return room > 0 ? room : 0;
+}

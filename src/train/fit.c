@@ -5,6 +5,7 @@
 #include <string.h>
 
 #include "src/base/memory.h"
+#include "src/dev/machine.h"
 #include "src/exec/cost.h"
 #include "src/exec/memory.h"
 
@@ -161,8 +162,7 @@ FitFound fit_find(Arena *arena, Comm *comm, Mesh *mesh, const EngineOptions *opt
 
 /* --- room ------------------------------------------------------------------------------------------------------------------- */
 
-/* A GPU's context, the libraries' code and workspaces, NCCL's buffers; a process's code, MPI, open files and tables. */
-#define RESERVE_GPU ((size_t)3 << 30)
+/* A process's code, MPI, open files and tables. */
 #define RESERVE_CPU ((size_t)1 << 30)
 
 static size_t room_of(const Config *c, const Comm *comm, const FitPlace *place) {
@@ -170,7 +170,7 @@ static size_t room_of(const Config *c, const Comm *comm, const FitPlace *place) 
   Why why;
   if (c->device.kind == DEVICE_KIND_CUDA) {
     bool known = place->gpu || (place->dev ? dev_card(place->dev, &card) : dev_try_cards(&card, 1, true, &why) > 0);
-    return known && card.nbytes > RESERVE_GPU ? card.nbytes - RESERVE_GPU : 0;
+    return known ? (size_t)machine_room((double)card.nbytes, comm_size(comm) == 1) : 0;
   }
   size_t share = (size_t)node_memory().total / (size_t)comm_local_size(comm);
   return share > 2 * RESERVE_CPU ? share - RESERVE_CPU : share / 2;

@@ -84,7 +84,9 @@ double prospect_bytes(const Prospect *p) {
 }
 
 double prospect_short(const Prospect *p) {
-  double missing = prospect_bytes(p) - p->capacity;
+  bool gpu = p->config->device.kind == DEVICE_KIND_CUDA;
+  double missing =
+      gpu ? (double)p->memory->nbytes - machine_room(p->capacity, p->site.ranks == 1) : prospect_bytes(p) - p->capacity;
   return p->capacity > 0 && missing > 0 ? missing : 0;
 }
 

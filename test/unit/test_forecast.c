@@ -69,6 +69,19 @@ TEST(speed_and_memory_on_h200_are_foretold) {
   }
 }
 
+TEST(what_auto_takes_fits_and_the_room_is_used) {
+  for (int ranks = 1; ranks <= 8; ranks += 7) {
+    Prospect *p = prospect("model.preset=tinyllama-1.1b train.seq_len=2048 train.micro_batch_size=32 memory.recompute=auto "
+                           "train.global_batch_size=256sequences",
+                           ranks, ranks, "h100");
+    double room = machine_room(p->capacity, ranks == 1);
+    EXPECT(p->fit && !strstr(p->fit, "none") && prospect_short(p) == 0);
+    EXPECT(p->memory->nbytes <= room && p->memory->nbytes > 0.95 * room);
+    EXPECT(room + machine_reserve(ranks == 1) < p->capacity);
+    forget(p);
+  }
+}
+
 TEST(what_was_never_measured_is_unknown) {
   Prospect *p = prospect(SMALL "precision.compute=fp32", 1, 1, "h200");
   EXPECT(!p->timed && isnan(prospect_tokens(p)) && p->step.unknown > 0);
