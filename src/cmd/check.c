@@ -63,7 +63,7 @@ static void measure_device(Check *c) {
                      .matmul = rows[c->config->cpu.matmul],
                      .threads = dev_threads(c->dev),
                      .cuda = c->config->device.kind == DEVICE_KIND_CUDA};
-  c->mine.sensors = dev_sensors(c->dev);
+  c->mine.sensors = dev_sensors(c->dev, true);
   if (!choices.cuda && !strcmp(c->config->cpu.compiler, "none")) return; /* an interpreter's rates would tell nothing */
   DeviceRates rates = device_rates(c->dev, c->comm, &choices, DEVICE_SECONDS);
   c->mine.rates[CHECK_PRODUCTS] = rates.products;

@@ -43,11 +43,11 @@ typedef struct DevOps {
   void (*event_wait)(const DevEvent *event);  /* NULL: recorded is over */
   void (*event_await)(const DevEvent *event); /* NULL, too */
   double (*event_seconds)(const DevEvent *a, const DevEvent *b);
-  void (*card)(const Dev *dev, DevCard *card);          /* NULL: no GPU */
-  void (*memory)(const Dev *dev, DevMemory *memory);    /* NULL: unknown */
-  void (*holders)(const Dev *dev, Text *out);           /* other processes, a line each; NULL: none */
-  void (*sensors)(const Dev *dev, DevSensors *sensors); /* NULL: none */
-  void (*capture_begin)(Dev *dev);                      /* NULL, as the next three: no graphs */
+  void (*card)(const Dev *dev, DevCard *card);                       /* NULL: no GPU */
+  void (*memory)(const Dev *dev, DevMemory *memory);                 /* NULL: unknown */
+  void (*holders)(const Dev *dev, Text *out);                        /* other processes, a line each; NULL: none */
+  void (*sensors)(const Dev *dev, bool errors, DevSensors *sensors); /* NULL: none */
+  void (*capture_begin)(Dev *dev);                                   /* NULL, as the next three: no graphs */
   void *(*capture_end)(Dev *dev);
   void (*graph_launch)(DevGraph *graph);
   void (*graph_close)(DevGraph *graph);
@@ -111,7 +111,7 @@ void dev_memory_closed(const Dev *dev);
 void dev_host_memory(const Dev *dev, DevMemory *memory); /* a DevOps' memory where that is the host's */
 
 /* sensors.c */
-void dev_host_sensors(const Dev *dev, DevSensors *sensors); /* a DevOps' sensors where that is the host */
+void dev_host_sensors(const Dev *dev, bool errors, DevSensors *sensors); /* a DevOps' sensors where that is the host */
 
 /* The cuda back end is the one thing that the module hpctrain_cuda.so holds; its entry point tells who built it for what. */
 typedef struct CudaModule {

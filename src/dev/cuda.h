@@ -52,7 +52,7 @@ typedef struct NvmlProcesses {
   NvmlProcess at[NVML_PROCESSES];
 } NvmlProcesses;
 void cuda_processes(int gpu, NvmlProcesses *all);
-void cuda_sensors(const Dev *dev, DevSensors *sensors);
+void cuda_sensors(const Dev *dev, bool errors, DevSensors *sensors);
 
 /* cuda_cards.c */
 bool cuda_try_card(int gpu, DevCard *card, Why *why);

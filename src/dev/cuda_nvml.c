@@ -31,7 +31,8 @@ static const struct {
                {"nvmlDeviceGetIndex", &nvml.index},
                {"nvmlDeviceGetClockInfo", &nvml.clock},
                {"nvmlDeviceGetMaxClockInfo", &nvml.clock_most},
-               {"nvmlDeviceGetCurrentClocksThrottleReasons", &nvml.reasons},
+               {"nvmlDeviceGetCurrentClocksThrottleReasons", &nvml.reasons}, /* the next one's name before */
+               {"nvmlDeviceGetCurrentClocksEventReasons", &nvml.reasons},
                {"nvmlDeviceGetTotalEccErrors", &nvml.ecc},
                {"nvmlDeviceGetRemappedRows", &nvml.remapped}};
 
@@ -41,7 +42,7 @@ static void load(void) {
   void *library = dlopen("libnvidia-ml.so.1", RTLD_NOW | RTLD_LOCAL);
   for (size_t i = 0; library && i < sizeof symbols / sizeof *symbols; i++) {
     void *symbol = dlsym(library, symbols[i].name);
-    memcpy(symbols[i].function, &symbol, sizeof symbol);
+    if (symbol) memcpy(symbols[i].function, &symbol, sizeof symbol);
   }
   is_there = nvml.init && nvml.find && nvml.init() == 0;
 }
@@ -88,7 +89,7 @@ static int64_t errors_of(void *device, int kind) {
   return nvml.ecc && !nvml.ecc(device, kind, SINCE_LOADED, &n) ? (int64_t)n : -1;
 }
 
-void cuda_sensors(const Dev *dev, DevSensors *sensors) {
+void cuda_sensors(const Dev *dev, bool errors, DevSensors *sensors) {
   const Cuda *cuda = dev->own;
   void *device = cuda->card ? find_device(cuda->gpu) : NULL;
   unsigned index, corrected, uncorrected, pending = 0, failed = 0;
@@ -98,6 +99,7 @@ void cuda_sensors(const Dev *dev, DevSensors *sensors) {
   sensors->mhz = clock_of(nvml.clock, device);
   sensors->mhz_most = clock_of(nvml.clock_most, device);
   if (nvml.reasons && !nvml.reasons(device, &bits)) name_reasons(bits, sensors->slowed, sizeof sensors->slowed);
+  if (!errors) return;
   sensors->corrected = errors_of(device, CORRECTED);
   sensors->uncorrected = errors_of(device, UNCORRECTED);
   if (nvml.remapped && !nvml.remapped(device, &corrected, &uncorrected, &pending, &failed)) sensors->worn = pending || failed;

@@ -93,7 +93,8 @@ typedef struct DevSensors {
   bool worn;                      /* rows of its memory wait to be replaced, or could not be */
   char slowed[64];                /* what holds the clock down besides load: "heat"; "": nothing, or unknown */
 } DevSensors;
-DevSensors dev_sensors(const Dev *dev);
+/* errors: their counts too, for which a driver takes longer. */
+DevSensors dev_sensors(const Dev *dev, bool errors);
 /* The clock of this process's cores as a folder of sysfs (cpufreq) or, without it, a /proc/cpuinfo tells it. */
 void sensors_clock_of(const char *sys, const char *proc, DevSensors *sensors);
 

@@ -8,9 +8,9 @@
 #include "src/base/text.h"
 #include "src/dev/back.h"
 
-DevSensors dev_sensors(const Dev *dev) {
+DevSensors dev_sensors(const Dev *dev, bool errors) {
   DevSensors sensors = {.gpu = -1, .corrected = -1, .uncorrected = -1};
-  if (dev->ops->sensors) dev->ops->sensors(dev, &sensors);
+  if (dev->ops->sensors) dev->ops->sensors(dev, errors, &sensors);
   return sensors;
 }
 
@@ -62,7 +62,7 @@ void sensors_clock_of(const char *sys, const char *proc, DevSensors *sensors) {
   if (c.n_most) sensors->mhz_most = c.mhz_most / c.n_most;
 }
 
-void dev_host_sensors(const Dev *dev, DevSensors *sensors) {
-  (void)dev;
+void dev_host_sensors(const Dev *dev, bool errors, DevSensors *sensors) {
+  (void)dev, (void)errors;
   sensors_clock_of("/sys/devices/system/cpu", "/proc/cpuinfo", sensors);
 }

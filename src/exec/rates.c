@@ -67,7 +67,7 @@ static double runs_per_second(Job *job, int program, int many, double seconds, D
     for (int i = 0; i < many; i++) job_run(job, program);
     double took = clock_seconds() - begin;
     if (busy && took > seconds / 2) {
-      *busy = dev_sensors(job->dev);
+      *busy = dev_sensors(job->dev, true);
       busy = NULL;
     }
     dev_sync(job->dev);
@@ -87,7 +87,7 @@ void device_rate_programs(Arena *arena, const Choices *choices, const Program *p
 DeviceRates device_rates(Dev *dev, Comm *comm, const Choices *choices, double seconds) {
   const Sizes *s = sizes_of(choices);
   Arena *arena = arena_open();
-  DeviceRates rates = {.busy = dev_sensors(dev)};
+  DeviceRates rates = {.busy = dev_sensors(dev, true)};
   Job *job = job_open(arena, dev, comm, NULL, choices, false);
   const Program *programs[RATE_PROGRAMS];
   device_rate_programs(arena, choices, programs);

@@ -95,7 +95,7 @@ static void judge(Run *run, const Pace *paces) {
 
 static void start(Run *run) {
   Paces *p = run->paces;
-  DevSensors sensors = dev_sensors(run->dev);
+  DevSensors sensors = dev_sensors(run->dev, false);
   Pace mine = {.seconds = p->seconds, .waited = p->waited, .mhz = sensors.mhz, .mhz_most = sensors.mhz_most, .gpu = sensors.gpu};
   snprintf(mine.slowed, sizeof mine.slowed, "%s", sensors.slowed);
   snprintf(mine.node, sizeof mine.node, "%s", comm_node(run->comm));

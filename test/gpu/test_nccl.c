@@ -449,6 +449,53 @@ static void keep(FailKind kind, const char *text) {
     if (!strstr(told, substring)) check_failed(__FILE__, __LINE__, "told \"%s\", not \"%s\"", told, substring);                    \
   } while (0)
 
+TEST(ranks_swap_with_their_partners_of_each_round) {
+  enum { N = 300007 };
+  Dev *dev = device_open();
+  if (!dev) return;
+  float *host = xmalloc(sizeof *host * N), *in = dev_alloc(dev, sizeof *host * N, "test"),
+        *out = dev_alloc(dev, sizeof *host * N, "test");
+  for (int i = 0; i < N; i++) host[i] = (float)value(me, i, 0);
+  dev_copy_in(dev, in, host, sizeof *host * N);
+  for (int round = 0; round < comm_rounds(comm); round++) {
+    int partner = comm_partner(R, me, round);
+    CommOp *op = comm_prepare_swap(mesh, partner, in, out, N, DT_F32, "test");
+    comm_start(op);
+    comm_wait(op);
+    dev_copy_out(dev, host, out, sizeof *host * N);
+    for (int i = 0; i < N && partner >= 0; i++) EXPECT(host[i] == (float)value(partner, i, 0));
+    comm_release(op);
+    double rate = comm_pair_rate(mesh, dev, round, 0.05);
+    EXPECT(partner < 0 ? rate == 0 : rate > 1e8);
+  }
+  dev_free(dev, in, sizeof *host * N);
+  dev_free(dev, out, sizeof *host * N);
+  free(host);
+  device_close(dev);
+}
+
+/* The last rank comes late, ten times. */
+TEST(who_waits_for_another_gpu_is_longer_in_collectives) {
+  Dev *dev = device_open();
+  if (!dev) return;
+  Case c = {.kind = COMM_ALL_REDUCE, .n = 1000, .dtype = DT_F32};
+  case_open(&c, dev);
+  run_one(&c);
+  dev_sync(dev);
+  comm_barrier(comm);
+  double before = comm_waited(mesh);
+  for (int i = 0; i < 10; i++) {
+    if (me == R - 1) usleep(50000);
+    run_one(&c);
+    dev_sync(dev);
+  }
+  double waited = comm_waited(mesh) - before;
+  if (R > 1) EXPECT(me == R - 1 ? waited < 0.2 : waited > 0.3 && waited < 0.7);
+  EXPECT(comm_overlaps(mesh));
+  case_close(&c);
+  device_close(dev);
+}
+
 TEST(two_ranks_on_one_gpu_are_refused_by_name) {
   Dev *dev = R > 1 ? device_try(0) : NULL;
   if (!dev) return;
