@@ -23,6 +23,7 @@ typedef struct TokFormat {
   void (*decode)(const Tokenizer *t, const int32_t *ids, int64_t n, bool raw, Text *text);
   bool (*has)(const Tokenizer *t, int32_t id);
   bool (*silent)(const Tokenizer *t, int32_t id); /* special: stands for no text */
+  const char *(*piece)(const Tokenizer *t, int32_t id, size_t *n);
 } TokFormat;
 
 struct Tokenizer {

@@ -498,4 +498,9 @@ static void decode(const Tokenizer *t, const int32_t *ids, int64_t n, bool raw, 
   text_close(&spelling);
 }
 
-const TokFormat tok_json = {"tokenizer.json", open_json, close_json, open_work, close_work, encode, decode, has, silent};
+static const char *piece(const Tokenizer *t, int32_t id, size_t *n) {
+  const Spelling *s = &((const TokJson *)t->self)->spelling[id];
+  return *n = s->n, s->at;
+}
+
+const TokFormat tok_json = {"tokenizer.json", open_json, close_json, open_work, close_work, encode, decode, has, silent, piece};

@@ -27,8 +27,8 @@ static int32_t find_anchor(const Sp *s, int64_t vocab) {
   int32_t found = -1;
   for (int32_t id = 0; found < 0 && id < vocab; id++) {
     size_t n;
-    const char *piece = s->module->piece(s->model, id, &n);
-    if (s->module->kind(s->model, id) != SP_NORMAL || !n || *piece < '!' || *piece > '~') continue;
+    const char *text_of = s->module->piece(s->model, id, &n);
+    if (s->module->kind(s->model, id) != SP_NORMAL || !n || *text_of < '!' || *text_of > '~') continue;
     text.n = 0;
     library_decode(s, &id, 1, &text);
     if (text.n) found = id;
@@ -105,8 +105,8 @@ static void decode_raw(const Sp *s, const int32_t *ids, int64_t n, Text *text) {
     if (end > i) decode_run(s, ids + i, end - i, !i, text);
     for (; end < n && is_byte(s, ids[end]); end++) {
       size_t length;
-      const char *piece = s->module->piece(s->model, ids[end], &length);
-      text_add(text, &(char){(char)fallback_byte(piece, length)}, 1);
+      const char *byte = s->module->piece(s->model, ids[end], &length);
+      text_add(text, &(char){(char)fallback_byte(byte, length)}, 1);
     }
   }
 }
@@ -135,4 +135,9 @@ static bool silent(const Tokenizer *t, int32_t id) {
   return kind == SP_CONTROL || kind == SP_UNKNOWN || kind == SP_UNUSED;
 }
 
-const TokFormat tok_sentencepiece = {"SentencePiece", open_sp, close_sp, open_work, close_work, encode, decode, has, silent};
+static const char *piece(const Tokenizer *t, int32_t id, size_t *n) {
+  const Sp *s = t->self;
+  return s->module->piece(s->model, id, n);
+}
+
+const TokFormat tok_sentencepiece = {"SentencePiece", open_sp, close_sp, open_work, close_work, encode, decode, has, silent, piece};

@@ -250,4 +250,10 @@ static void decode(const Tokenizer *t, const int32_t *ids, int64_t n, bool raw, 
 static bool has(const Tokenizer *t, int32_t id) { return ((const Tiktoken *)t->self)->spelling[id].at; }
 static bool silent(const Tokenizer *t, int32_t id) { return ((const Tiktoken *)t->self)->spelling[id].special; }
 
-const TokFormat tok_tiktoken = {"tiktoken", open_tiktoken, close_tiktoken, open_work, close_work, encode, decode, has, silent};
+static const char *piece(const Tokenizer *t, int32_t id, size_t *n) {
+  const Spelling *s = &((const Tiktoken *)t->self)->spelling[id];
+  return *n = s->n, s->at;
+}
+
+const TokFormat tok_tiktoken = {"tiktoken", open_tiktoken, close_tiktoken, open_work, close_work, encode,
+                                decode,     has,           silent,         piece};

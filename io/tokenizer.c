@@ -78,13 +78,20 @@ static bool has_all(const Tokenizer *t, int32_t id) {
   return true;
 }
 
+static const char *piece_of_byte(const Tokenizer *t, int32_t id, size_t *n) {
+  static char all[256];
+  (void)t;
+  all[id] = (char)id;
+  return *n = 1, &all[id];
+}
+
 static bool silent_none(const Tokenizer *t, int32_t id) {
   (void)t, (void)id;
   return false;
 }
 
 const TokFormat tok_bytes = {"bytes",      open_bytes,   NULL,    open_no_work, close_no_work,
-                             encode_bytes, decode_bytes, has_all, silent_none};
+                             encode_bytes, decode_bytes, has_all, silent_none,  piece_of_byte};
 
 /* --- which format
  * ------------------------------------------------------------------------------------------------------------------ */
@@ -144,6 +151,14 @@ static char *read_whole(Tokenizer *t, const char *path, size_t *n, Why *why) {
   char *bytes = file_read(t->path, n);
   if (!bytes) why_not(why, "%s: %s", t->path, strerror(errno));
   return bytes;
+}
+
+bool tokenizer_is_there(const char *path) {
+  struct stat info;
+  Arena *arena = arena_open();
+  bool there = !strcmp(path, "bytes") || (!stat(path, &info) && (!S_ISDIR(info.st_mode) || file_in(arena, path)));
+  arena_close(arena);
+  return there;
 }
 
 static bool open_file(Tokenizer *t, const char *path, const char *pattern, Why *why) {
@@ -223,6 +238,27 @@ bool try_tokenizer_encode(TokenizerWork *w, const char *text, size_t n, Ids *ids
 void tokenizer_decode(const Tokenizer *t, const int32_t *ids, int64_t n, bool raw, Text *text) {
   text_add(text, "", 0);
   if (n) t->format->decode(t, ids, n, raw, text);
+}
+
+const char *tokenizer_piece(const Tokenizer *t, int32_t id, size_t *n) {
+  return tokenizer_has(t, id) ? t->format->piece(t, id, n) : (*n = 0, "");
+}
+
+void tokenizer_show(const Tokenizer *t, const int32_t *ids, int64_t n, Text *text) {
+  int64_t done = 0;
+  for (int64_t i = 0; i < n; i++) {
+    size_t before = text->n, length;
+    if (!tokenizer_has(t, ids[i]) || !t->format->silent(t, ids[i])) continue;
+    tokenizer_decode(t, &ids[i], 1, false, text);
+    bool spelled = text->n > before; /* decoding spells it anyway */
+    text->n = before;
+    if (spelled) continue;
+    tokenizer_decode(t, ids + done, i - done, false, text);
+    const char *piece = tokenizer_piece(t, ids[i], &length);
+    text_add(text, piece, length);
+    done = i + 1;
+  }
+  tokenizer_decode(t, ids + done, n - done, false, text);
 }
 
 /* The second of two: the first of a text may lose a space. */

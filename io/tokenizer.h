@@ -33,6 +33,7 @@ void ids_close(Ids *ids);
 /* path: "bytes", a file, or a folder that holds one (tokenizer.json, tokenizer.model, *.tiktoken, in this order).  pattern: for
  * *.tiktoken files alone, a family's name or a regular expression; NULL: by the number of ranks.  A part of a tokenizer.json
  * that is not known is an error that names it. */
+bool tokenizer_is_there(const char *path); /* whether it would be looked at, not whether it is one */
 bool try_tokenizer_open(const char *path, const char *pattern, Tokenizer **tokenizer, Why *why);
 void tokenizer_close(Tokenizer *t); /* NULL is fine */
 
@@ -61,6 +62,11 @@ bool try_tokenizer_encode(TokenizerWork *w, const char *text, size_t n, Ids *ids
 /* Appends the text of n ids; an id that is not there is passed over.  raw: the bytes as they are, which may be part of a character;
  * else what is no UTF-8 becomes U+FFFD, as the libraries have it. */
 void tokenizer_decode(const Tokenizer *t, const int32_t *ids, int64_t n, bool raw, Text *text);
+
+/* The same as people want to see it: special tokens as they are spelled. */
+void tokenizer_show(const Tokenizer *t, const int32_t *ids, int64_t n, Text *text);
+/* How an id is spelled in the file; "" where it is not there. */
+const char *tokenizer_piece(const Tokenizer *t, int32_t id, size_t *n);
 
 /* Bytes of text that each id stands for amid others, vocab numbers, 0 for special tokens; on the heap, the caller's. */
 int32_t *tokenizer_bytes(const Tokenizer *t);

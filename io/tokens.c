@@ -15,6 +15,7 @@
 #include <unistd.h>
 
 #include "io/token_file.h"
+#include "io/utf8.h"
 #include "src/base/arena.h"
 #include "src/base/rng.h"
 #include "src/base/vec.h"
@@ -64,11 +65,23 @@ static bool check_foreign(const unsigned char *start, size_t n, const char *path
   return true;
 }
 
+/* Printing characters and the usual controls: what bare ids hardly ever are. */
+static bool looks_text(const char *start, size_t n) {
+  size_t good = utf8_valid(start, n);
+  for (size_t i = 0; i < good; i++)
+    if ((unsigned char)start[i] < 32 && !strchr("\t\n\f\r", start[i])) return false;
+  return n && good + 4 > n; /* the last character may be cut */
+}
+
 /* Fills width, header and n from the file's first bytes and size. */
 static bool read_layout(File *f, const int32_t *start, size_t n, uint64_t size, int width, Why *why) {
   const TokenFormat *format = n >= 4 ? token_format(start[0]) : NULL;
   if (!format) {
     if (!check_foreign((const unsigned char *)start, n, f->path, why)) return false;
+    if (!width && looks_text((const char *)start, n))
+      return why_not(why,
+                     "%s is text, no token file\nhelp: hpctrain tokenize --tokenizer T %s --out PREFIX makes token files of it",
+                     f->path, f->path);
     if (!width)
       return why_not(why, "%s has no header that is known\nhelp: if it holds bare ids, set data.dtype to uint16 or uint32",
                      f->path);

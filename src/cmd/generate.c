@@ -10,12 +10,15 @@
 
 #include "src/base/rng.h"
 #include "src/cmd/cmd.h"
+#include "src/train/data.h"
 #include "src/train/setup.h"
 #include "src/train/states.h"
 
-static const char *const use_keys[] = {"data.tokenizer", "device.", "cpu.", "gpu.", NULL};
+static const char *const use_keys[] = {"data.tokenizer", "data.tokenizer_pattern", "device.", "cpu.", "gpu.", NULL};
 
-enum { BYTES = 256, SHORTEST = 64 }; /* SHORTEST: positions are this or more, so that few programs are ever compiled */
+/* SHORTEST: positions are this or more, so that few programs are ever compiled.  WINDOW: ids before one on which its text depends.
+ */
+enum { SHORTEST = 64, WINDOW = 16 };
 
 typedef struct Generate {
   Arena *arena;
@@ -24,7 +27,11 @@ typedef struct Generate {
   Dev *dev;
   const Config *config;
   Engine *engine;
+  Tokenizer *tokenizer;
+  int64_t vocab; /* ids that may come */
+  Ids ids;       /* the prompt's, and what came */
   const char *folder, *prompt;
+  bool special; /* what the tokenizer puts before a text comes before the prompt */
   int64_t tokens, seed, positions;
   double temperature;
 } Generate;
@@ -51,6 +58,8 @@ static int take_words(Generate *g, int argc, char **argv, char **keys) {
            i + 1 < argc ? argv[i + 1] : "");
     if (options[o])
       i++;
+    else if (!strcmp(argv[i], "--add-special-tokens"))
+      g->special = true;
     else if (argv[i][0] != '-' && strchr(argv[i], '='))
       keys[n++] = argv[i];
     else if (argv[i][0] != '-' && !g->folder)
@@ -85,19 +94,43 @@ static const Config *read_config(Generate *g, const Ckpt *ckpt, int nkeys, char 
   Config *c = config_parse(g->arena, name, text, nkeys, keys);
   c->parallel.strategy = STRATEGY_FULL_SHARD; /* on any number of ranks, whatever groups it was trained in */
   setup_kind(g->arena, c, g->comm);
-  if (c->data.tokenizer != TOKENIZER_BYTES)
-    config_fail(c, "data.tokenizer", "data.tokenizer=bytes, if it was trained on bytes",
-                "generate speaks bytes alone, and the run was not trained on them");
   return c;
+}
+
+static void open_tokenizer(Generate *g, int64_t vocab) {
+  Text warnings = {0};
+  g->tokenizer = data_open_tokenizer(g->config, vocab, &warnings);
+  if (warnings.n) fprintf(stderr, "warn   %s", warnings.at);
+  text_close(&warnings);
+  if (!g->tokenizer)
+    config_fail(g->config, "data.tokenizer", "data.tokenizer=PATH, or data.tokenizer=bytes if it was trained on bytes",
+                "generate speaks text, and the run knows no tokenizer");
+  g->vocab = tokenizer_vocab(g->tokenizer);
+}
+
+/* Something must come before the first token: what ends documents, or a line. */
+static void read_prompt(Generate *g) {
+  const Ids *before, *after;
+  Why why;
+  TokenizerWork *work = tokenizer_work_open(g->tokenizer);
+  int32_t end = tokenizer_special(g->tokenizer, TOKENIZER_EOS);
+  tokenizer_template(g->tokenizer, &before, &after);
+  if (g->special) ids_add(&g->ids, before->at, before->n);
+  bool ok = try_tokenizer_encode(work, g->prompt, strlen(g->prompt), &g->ids, &why);
+  if (ok && !g->ids.n && end >= 0) ids_add(&g->ids, &end, 1);
+  if (ok && !g->ids.n) ok = try_tokenizer_encode(work, "\n", 1, &g->ids, &why);
+  if (!ok) fail(FAIL_INPUT, "--prompt: %s", why.text);
+  tokenizer_work_close(work);
 }
 
 static void load(Generate *g, int nkeys, char **keys) {
   const Ckpt *ckpt = open_checkpoint(g);
   g->config = read_config(g, ckpt, nkeys, keys);
   ModelConfig model = states_model(g->arena, ckpt);
-  if (model.vocab < BYTES) fail(FAIL_INPUT, "%s: bytes need a vocabulary of 256 or more", ckpt_folder(ckpt));
+  open_tokenizer(g, model.vocab);
+  read_prompt(g);
   int threads = g->config->cpu.threads ? (int)g->config->cpu.threads : comm_core_share(g->comm);
-  int64_t length = (int64_t)strlen(g->prompt) + g->tokens;
+  int64_t length = g->ids.n + g->tokens;
   for (g->positions = SHORTEST; g->positions < length;) g->positions *= 2;
   if (g->positions > g->config->train.seq_len) g->positions = g->config->train.seq_len;
   EngineOptions o = setup_options(g->config, &model, threads);
@@ -118,36 +151,51 @@ static void load(Generate *g, int nkeys, char **keys) {
 
 /* --- sampling ------------------------------------------------------------------------------------------------------------- */
 
+static double weight(const Generate *g, float logit, float largest) { return exp(((double)logit - largest) / g->temperature); }
+
 /* By probabilities ∝ exp(logit / temperature), u in [0,1) picks; temperature 0: the largest. */
-static int sample(const Generate *g, const float *logits, double u) {
-  double p[BYTES], sum = 0;
-  int largest = 0;
-  for (int i = 0; i < BYTES; i++) {
+static int32_t sample(const Generate *g, const float *logits, double u) {
+  double sum = 0;
+  int32_t largest = 0;
+  for (int32_t i = 0; i < g->vocab; i++) {
     if (!isfinite(logits[i])) fail(FAIL_INPUT, "%s: the model's logits are not finite\nhelp: try an earlier step", g->folder);
     if (logits[i] > logits[largest]) largest = i;
   }
   if (g->temperature == 0) return largest;
-  for (int i = 0; i < BYTES; i++) sum += p[i] = exp(((double)logits[i] - logits[largest]) / g->temperature);
+  for (int32_t i = 0; i < g->vocab; i++) sum += weight(g, logits[i], logits[largest]);
   double left = u * sum;
-  for (int i = 0; i < BYTES; i++)
-    if ((left -= p[i]) < 0) return i;
+  for (int32_t i = 0; i < g->vocab; i++)
+    if ((left -= weight(g, logits[i], logits[largest])) < 0) return i;
   return largest; /* rounding left nothing */
 }
 
-static void speak(const Generate *g) {
-  int64_t n = (int64_t)strlen(g->prompt), all = n + g->tokens + 1, first = 0;
-  int32_t *ids = arena_array(g->arena, int32_t, all);
-  for (int64_t i = 0; i < n; i++) ids[i] = (unsigned char)g->prompt[i];
-  if (n == 0) ids[n++] = '\n'; /* something must come before the first token; it is not printed */
+/* What the last id adds to the text: bytes, of which characters may still be open. */
+static void say_last(const Generate *g, Text *text) {
+  int64_t from = g->ids.n > WINDOW ? g->ids.n - WINDOW : 0;
+  text->n = 0;
+  tokenizer_decode(g->tokenizer, g->ids.at + from, g->ids.n - 1 - from, true, text);
+  size_t before = text->n;
+  text->n = 0;
+  tokenizer_decode(g->tokenizer, g->ids.at + from, g->ids.n - from, true, text);
+  if (text->n > before) fwrite(text->at + before, 1, text->n - before, stdout);
+}
+
+/* Until a document ends, or enough was said. */
+static void speak(Generate *g) {
   Rng rng = rng_make((uint64_t)g->seed, RNG_SAMPLE, "", 0);
+  Text text = {0};
+  int32_t end = tokenizer_special(g->tokenizer, TOKENIZER_EOS);
   fputs(g->prompt, stdout);
-  for (int64_t i = 0; i < g->tokens && !ferror(stdout); i++, n++) {
+  for (int64_t i = 0, first = 0; i < g->tokens && !ferror(stdout); i++) {
     fflush(stdout);
-    if (n - first > g->positions) first = n - g->positions;
-    ids[n] = sample(g, engine_next(g->engine, ids + first, n - first), rng_uniform(&rng, (uint64_t)i));
-    putchar(ids[n]);
+    if (g->ids.n - first > g->positions) first = g->ids.n - g->positions;
+    int32_t id = sample(g, engine_next(g->engine, g->ids.at + first, g->ids.n - first), rng_uniform(&rng, (uint64_t)i));
+    if (id == end) break;
+    ids_add(&g->ids, &id, 1);
+    say_last(g, &text);
   }
   putchar('\n');
+  text_close(&text);
 }
 
 int cmd_generate(int argc, char **argv) {
@@ -158,6 +206,8 @@ int cmd_generate(int argc, char **argv) {
   g.comm = comm_self();
   load(&g, nkeys, keys);
   speak(&g);
+  ids_close(&g.ids);
+  tokenizer_close(g.tokenizer);
   engine_close(g.engine);
   dev_close(g.dev);
   mesh_close(g.mesh);

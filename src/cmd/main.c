@@ -52,8 +52,11 @@ const Command commands[] = {
      false, cmd_ckpt},
     {"profile", "after", "RUN_FOLDER [--rank N] [--rows N]",
      "where the time of the steps went that profile.steps has recorded, by kind, program and step", false, cmd_profile},
-    {"generate", "after", "RUN_OR_STEP_FOLDER [--prompt TEXT] [--tokens N] [--temperature T] [--seed S] [section.key=value ...]",
-     "text from the newest checkpoint of a run, or from that step; for runs on bytes", false, cmd_generate},
+    {"generate", "after",
+     "RUN_OR_STEP_FOLDER [--prompt TEXT] [--tokens N] [--temperature T] [--seed S] [--add-special-tokens] [section.key=value ...]",
+     "text from the newest checkpoint of a run, or from that step, by the run's tokenizer (data.tokenizer=PATH, where it is "
+     "elsewhere)",
+     false, cmd_generate},
     {"export", "after", "CKPT HF_DIR [--dtype bf16|fp16|fp32] [--shard-size 5GB] [--force]",
      "makes a Hugging Face folder of a run's newest checkpoint, or of that step; --dtype: "
      "else as "

@@ -54,6 +54,10 @@ static void check_data(const Prospect *p) {
     return;
   }
   Data *data = data_open(p->arena, c, p->model.vocab);
+  Text warnings = {0};
+  Tokenizer *t = data_tokenizer(data, c, p->model.vocab, &warnings);
+  if (warnings.n) fprintf(stderr, "warn   %s", warnings.at);
+  text_close(&warnings);
   int64_t epoch = data_epoch_sequences(data), steps = setup_schedule(c, epoch).total;
   setup_check_profile(c, steps);
   printf("data   %s tokens; %" PRId64 " steps, %.3g epochs\n", human_count((double)data_tokens(data), text), steps,
@@ -65,6 +69,8 @@ static void check_data(const Prospect *p) {
     plan_print_run(p, steps);
     check_disk(p, steps);
   }
+  if (t) printf("       %s, %" PRId64 " ids of the model's %" PRId64 "\n", tokenizer_path(t), tokenizer_vocab(t), p->model.vocab);
+  tokenizer_close(t);
   data_close(data);
 }
 

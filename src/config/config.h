@@ -70,7 +70,6 @@ typedef struct Renames {
 
 /* Values of the keys that are one word of a list, in the order of the lists in keys.c. */
 typedef enum DataType { DATA_AUTO, DATA_UINT16, DATA_UINT32 } DataType;
-typedef enum Tokenizer { TOKENIZER_NONE, TOKENIZER_BYTES } Tokenizer;
 typedef enum Schedule { SCHEDULE_CONSTANT, SCHEDULE_LINEAR, SCHEDULE_COSINE, SCHEDULE_WSD } Schedule;
 typedef enum Strategy {
   STRATEGY_NO_SHARD,
@@ -124,8 +123,9 @@ typedef struct Config {
   } model;
   struct {
     DataSets train, val; /* val.n is 0 when there is none */
-    int dtype, tokenizer;
-    double val_fraction; /* share of the training data kept back; 0: none */
+    int dtype;
+    const char *tokenizer, *tokenizer_pattern; /* "auto", "none", or what try_tokenizer_open takes; a pattern or NULL */
+    double val_fraction;                       /* share of the training data kept back; 0: none */
   } data;
   struct {
     int64_t seq_len;

@@ -134,8 +134,11 @@ const Key keys[] = {
      .elsewhere = "valid_data_path, val_data, validation_file, eval_data, test_datasets"},
     {KEY(data, dtype, KEY_CHOICE), .fixed = true, .fallback = "auto", .choices = LIST("auto", "uint16", "uint32"),
      .help = "of tokens; auto: from the file's header"},
-    {KEY(data, tokenizer, KEY_CHOICE), .fallback = "none", .choices = LIST("none", "bytes"),
-     .help = "turns tokens into text; none: shown as numbers", .elsewhere = "tokenizer_type, tokenizer_path, tokenizer_model"},
+    {KEY(data, tokenizer, KEY_TEXT), .fallback = "auto", .example = "tok/llama2.model, tokenizer.json, a folder, bytes, none",
+     .help = "turns tokens into text; none: shown as numbers; auto: that of model.from, if it has one",
+     .elsewhere = "tokenizer_type, tokenizer_path, tokenizer_model"},
+    {KEY(data, tokenizer_pattern, KEY_TEXT), .derived = "known by the file's number of ranks", .example = "cl100k_base",
+     .help = "of a *.tiktoken file: a family's name, or a regular expression"},
     {KEY(data, val_fraction, KEY_NUMBER), .fixed = true, .fallback = "0", .min = 0, .max = 1, .open = OPEN_MAX, .example = "0.02",
      .help = "share of data.train kept back to evaluate on", .elsewhere = "val_set_size, validation_split, split"},
 

@@ -5,7 +5,7 @@
 
 #include "src/base/hash.h"
 
-enum { IGNORED = -100, FIRST_BYTES = 48, FIRST_TOKENS = 8 };
+enum { IGNORED = -100 };
 
 typedef struct Set {
   const char *name;
@@ -16,7 +16,6 @@ typedef struct Set {
 struct Data {
   int64_t S;
   uint64_t seed;
-  bool bytes;   /* tokens are */
   int32_t *row; /* S+1 */
   Set train, *val;
   int n_vals;
@@ -35,7 +34,7 @@ static Set open_set(const Config *c, const char *name, const DataSet *sets, int 
 
 Data *data_open(Arena *arena, const Config *c, int64_t vocab) {
   Data *d = arena_new(arena, Data);
-  *d = (Data){.S = c->train.seq_len, .seed = (uint64_t)c->run.seed, .bytes = c->data.tokenizer == TOKENIZER_BYTES};
+  *d = (Data){.S = c->train.seq_len, .seed = (uint64_t)c->run.seed};
   d->row = arena_array(arena, int32_t, d->S + 1);
   d->train = open_set(c, "train", c->data.train.at, c->data.train.n, vocab);
   d->own_val = c->data.val.n > 0;
@@ -111,22 +110,19 @@ void data_val(const Data *d, int val, int64_t first, int64_t end, int64_t micro,
   }
 }
 
-/* A byte that would not print, or would end the quotation, as \x0a. */
-static void put_byte(Text *out, int32_t byte) {
-  if (byte == '\n')
-    text_printf(out, "\\n");
-  else
-    text_printf(out, byte < 32 || byte > 126 || byte == '"' || byte == '\\' ? "\\x%02x" : "%c", (unsigned)byte);
+void data_peek(const Data *d, const int32_t **ids, int64_t *n) {
+  tokens_sample(d->train.tokens, data_sample(d, 0), d->S, d->row);
+  *ids = d->row;
+  *n = d->S + 1;
 }
 
-void data_first(const Data *d, Text *out) {
-  tokens_sample(d->train.tokens, data_sample(d, 0), d->S, d->row);
-  int64_t most = d->bytes ? FIRST_BYTES : FIRST_TOKENS, n = d->S + 1 < most ? d->S + 1 : most;
-  if (d->bytes) text_printf(out, "\"");
-  for (int64_t i = 0; i < n; i++)
-    if (d->bytes)
-      put_byte(out, d->row[i]);
-    else
-      text_printf(out, "%s%d", i ? " " : "", d->row[i]);
-  text_printf(out, d->bytes ? " ...\"" : " ...");
+const Tokens *data_files(const Data *d, int set) { return set ? d->val[set - 1].tokens : d->train.tokens; }
+
+int64_t data_val_bytes(const Data *d, int val, int64_t n, const int32_t *bytes) {
+  int64_t sum = 0;
+  for (int64_t i = 0; i < n; i++) {
+    tokens_sample(d->val[val].tokens, d->val[val].range.first + i, d->S, d->row);
+    for (int64_t t = 1; t <= d->S; t++) sum += bytes[d->row[t]];
+  }
+  return sum;
 }

@@ -6,6 +6,7 @@
 #ifndef TRAIN_DATA_H
 #define TRAIN_DATA_H
 
+#include "io/tokenizer.h"
 #include "io/tokens.h"
 #include "src/config/config.h"
 
@@ -33,7 +34,20 @@ int64_t data_sample(const Data *data, int64_t number);
 /* The same of a validation set, in the order of its file; rows from `end` on are padding whose labels are ignored. */
 void data_val(const Data *data, int val, int64_t first, int64_t end, int64_t micro, int32_t *ids, int32_t *labels);
 
-/* How the stream begins, for the banner: as text where tokens are bytes, else their numbers. */
-void data_first(const Data *data, Text *out);
+/* data.tokenizer, or NULL for none; the caller's.  Input errors name the key: it cannot be read, has more ids than the model, or
+ * is another than the one that made the files.  What auto finds and cannot be used is a warning.  For one rank: nothing of a step
+ * needs it. */
+Tokenizer *data_tokenizer(const Data *data, const Config *c, int64_t vocab, Text *warnings);
+/* The same without files to hold it against. */
+Tokenizer *data_open_tokenizer(const Config *c, int64_t vocab, Text *warnings);
+
+/* How the stream begins, for the banner: as text, or without a tokenizer its numbers. */
+void data_first(const Data *data, const Tokenizer *t, Text *out);
+/* Bytes of text of the labels of a validation set's first n rows; bytes: of each id (tokenizer_bytes). */
+int64_t data_val_bytes(const Data *data, int val, int64_t n, const int32_t *bytes);
+
+/* For data_text.c.  The first sample's ids, until the next call; the files of the training set (0) or of validation set k - 1. */
+void data_peek(const Data *data, const int32_t **ids, int64_t *n);
+const Tokens *data_files(const Data *data, int set);
 
 #endif

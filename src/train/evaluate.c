@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Validation loss on the live parameters; nothing that training reads is written. */
 #include <math.h>
+#include <stdlib.h>
 
 #include "src/base/clock.h"
 #include "src/train/run.h"
@@ -10,6 +11,20 @@ static int64_t scored(const Run *run, int val) {
   int64_t wanted = (int64_t)run->config->eval.tokens.value / run->config->train.seq_len, n = data_val_sequences(run->data, val);
   wanted = wanted < 1 ? 1 : wanted;
   return wanted < n ? wanted : n;
+}
+
+/* What a byte of the set's text costs; 0: not known.  The sum of losses is over the labels whose text is counted. */
+static double bits_per_byte(Run *run, int val, int64_t n, double loss_sum) {
+  if (!run->tokenizer) return 0;
+  if (!run->val_bytes) {
+    run->token_bytes = arena_array(run->arena, int32_t, run->model.vocab);
+    run->val_bytes = arena_array(run->arena, int64_t, data_vals(run->data));
+    int32_t *bytes = tokenizer_bytes(run->tokenizer);
+    for (int64_t id = 0; id < tokenizer_vocab(run->tokenizer); id++) run->token_bytes[id] = bytes[id];
+    free(bytes);
+  }
+  if (!run->val_bytes[val]) run->val_bytes[val] = data_val_bytes(run->data, val, n, run->token_bytes);
+  return run->val_bytes[val] ? loss_sum / M_LN2 / (double)run->val_bytes[val] : 0;
 }
 
 static void evaluate(Run *run, int val) {
@@ -26,7 +41,7 @@ static void evaluate(Run *run, int val) {
   EvalEvent event = {.step = run->step,
                      .name = data_val_name(run->data, val),
                      .loss = run->eval_loss,
-                     .bits_per_byte = run->config->data.tokenizer == TOKENIZER_BYTES ? run->eval_loss / M_LN2 : 0,
+                     .bits_per_byte = bits_per_byte(run, val, n, sums[0]),
                      .tokens = (int64_t)sums[1],
                      .seconds = clock_seconds() - begin};
   if (!run_speaks(run)) return;

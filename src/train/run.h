@@ -53,6 +53,9 @@ typedef struct Run {
   const Members *members; /* its parameters */
   Batch batch;
   Data *data;
+  Tokenizer *tokenizer;   /* data.tokenizer, on the rank that speaks; NULL: none */
+  int32_t *token_bytes;   /* vocab; NULL: not known yet */
+  int64_t *val_bytes;     /* of the text of what is scored of each validation set; NULL, 0: not known yet */
   ModelFolder *from;      /* model.from, where weights are read from it, until they are */
   Weights *weights;       /* of it; NULL: none are read */
   const CkptText *papers; /* of the model that it began from, for its checkpoints; n_papers: none */

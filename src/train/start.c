@@ -95,6 +95,9 @@ static void open_data(Run *run) {
   comm_barrier(run->comm);
   run->data = data_open(run->arena, c, run->model.vocab);
   comm_agree(run->comm, data_hash(run->data), "the sizes of the data files");
+  Text warnings = {0};
+  if (run_speaks(run)) run->tokenizer = data_tokenizer(run->data, c, run->model.vocab, &warnings);
+  warn_lines(run, &warnings);
   int64_t epoch = data_epoch_sequences(run->data);
   run->schedule = setup_schedule(c, epoch);
   int64_t total = run->schedule.total, stop = c->train.stop_after.unit ? config_steps(c, c->train.stop_after, epoch, total) : total;
@@ -215,7 +218,7 @@ static void banner_plan(Run *run) {
                (long long)c->train.seq_len, human_count((double)b->tokens, a), mesh_dp_size(run->mesh),
                mesh_dp_size(run->mesh) == 1 ? "" : "s", (long long)b->micro, (long long)b->passes, b->passes == 1 ? "" : "es",
                (long long)run->shape.total_steps);
-  data_first(run->data, &text);
+  data_first(run->data, run->tokenizer, &text);
   lines_banner(l, "data", "%s tokens, %.2f epochs; first: %s", human_count((double)data_tokens(run->data), a),
                (double)run->shape.total_steps * (double)b->sequences / (double)data_epoch_sequences(run->data), text.at);
   text_close(&text);
@@ -334,6 +337,7 @@ void run_close(Run *run) {
   engine_close(run->engine);
   prof_close(run->prof);
   dev_close(run->dev);
+  tokenizer_close(run->tokenizer);
   data_close(run->data);
   lines_close(run->lines);
   comm_barrier(run->comm); /* whoever takes the lock next finds nobody writing */

@@ -73,7 +73,7 @@ test_a_damaged_step_is_passed_over() {
 test_what_cannot_be_spoken_is_an_error() {
   make_run
   expect_run 2 "$hpctrain" generate run data.tokenizer=none
-  expect_err 'speaks bytes alone'
+  expect_err 'the run knows no tokenizer'
   expect_run 2 "$hpctrain" generate nowhere
   expect_err 'nowhere'
   expect_err '^help: '

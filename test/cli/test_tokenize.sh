@@ -130,6 +130,58 @@ test_what_is_wrong_is_named() {
   expect_err 'standard input:1: element 1 is no id of .*gpt2-style.json, which has those below 1024'
 }
 
+# A run on text of a tokenizer: t.yaml, data-00000.bin.
+make_run() {
+  verses 400 > text
+  expect_run 0 "$hpctrain" tokenize --tokenizer "$golden/llama3-style.json" --lines text --out data
+  cat > t.yaml << END
+hpctrain: 1
+run: {name: t, folder: run}
+model: {vocab_size: 1024, hidden_size: 32, num_hidden_layers: 1, num_attention_heads: 2, intermediate_size: 64}
+data: {train: data-*.bin, tokenizer: $golden/llama3-style.json, val_fraction: 0.1}
+train: {seq_len: 32, duration: 4 steps, global_batch_size: 4 sequences, lr: 1e-3, schedule: constant}
+checkpoint: {every: 4 steps}
+eval: {every: 4 steps}
+log: {every: 1 steps}
+END
+}
+
+test_a_run_tells_text_and_bits_per_byte_and_speaks() {
+  make_run
+  expect_run 0 "$hpctrain" plan t.yaml
+  expect_out 'llama3-style.json, 1024 ids of the model.s 1024'
+  expect_run 0 mpi 2 "$hpctrain" t.yaml
+  expect_out '^data .*first: ".*(quick|brown|jumps|lazy|times|said).* \.\.\."'
+  python3 - << 'END'
+import json, math
+evals = [json.loads(line) for line in open("run/metrics.jsonl") if '"eval"' in line]
+last = evals[-1]
+# The text of the last tenth, in bytes: each token stands for some, and the ends of documents for none.
+bits = last["loss"] * last["tokens"] / math.log(2)
+per_byte = last["bits_per_byte"]
+assert 1 < bits / per_byte / last["tokens"] < 4, (bits / per_byte / last["tokens"], last)
+END
+  grep '^data' out
+  expect_run 0 "$hpctrain" generate run --prompt 'The quick' --tokens 8
+  expect_out '^The quick'
+  expect_run 0 "$hpctrain" generate run --tokens 8 --add-special-tokens
+}
+
+test_a_tokenizer_that_does_not_suit_is_an_error() {
+  make_run
+  expect_run 2 "$hpctrain" t.yaml model.vocab_size=1000
+  expect_err 'made by a tokenizer of 1024 ids, but the vocabulary ends at 999'
+  "$hpctrain" tokenize --tokenizer "$golden/gpt2-style.json" --lines text --out other > log
+  expect_run 2 "$hpctrain" plan t.yaml data.train=other-00000.bin
+  expect_err 'other-00000.bin was made with another tokenizer than .*llama3-style.json'
+  expect_run 2 mpi 2 "$hpctrain" t.yaml data.tokenizer="$golden/sp-bpe.model" model.vocab_size=1023 data.train=text
+  expect_run 2 "$hpctrain" t.yaml data.train=text
+  expect_err 'text is text, no token file'
+  expect_err 'hpctrain tokenize --tokenizer T text --out PREFIX'
+  expect_run 2 "$hpctrain" plan t.yaml data.tokenizer=nowhere.json
+  expect_err 'nowhere.json: No such file'
+}
+
 test_ids_and_texts_are_those_of_the_libraries() {
   local status=0
   python3 "$srcdir/test/cli/compare_tokenizers.py" "$hpctrain" "$golden" 40 "${RANDOM}" > log 2>&1 || status=$?
