@@ -284,8 +284,7 @@ const Key keys[] = {
      .example = "100 steps", .help = "ranks compare how long they compute without waiting; a warning names who is slow, once",
      .elsewhere = "log_straggler, straggler_report_time_interval, report_time_interval"},
     {KEY(health, straggler_percent, KEY_NUMBER), .fallback = "10", .min = 1, .max = 1000,
-     .help = "who takes so much longer than the median is slow",
-     .elsewhere = "gpu_relative_perf_threshold"},
+     .help = "who takes so much longer than the median is slow", .elsewhere = "gpu_relative_perf_threshold"},
     {KEY(health, nonfinite, KEY_CHOICE), .fallback = "skip", .choices = LIST("skip", "stop", "back"),
      .help =
          "a step whose loss or gradient is inf or nan (in fp16, once the loss scale has come down to 1) changes nothing; back: to "
