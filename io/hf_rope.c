@@ -91,11 +91,27 @@ static bool resolve(const HfReader *r, const char *prefix, const Fields *f, HfCo
   return true;
 }
 
+/* Files for old and new readers have both forms; theta may stand in the older one, or beside it. */
+static bool say_the_same(const json_t *newer, const json_t *older, json_t *theta) {
+  const char *name;
+  json_t *value, *copy = json_copy((json_t *)older);
+  if (theta && !json_object_get(copy, "rope_theta")) json_object_set(copy, "rope_theta", theta);
+  bool same = json_object_size(copy) == json_object_size(newer);
+  json_object_foreach(copy, name, value) {
+    const json_t *other = json_object_get(newer, name);
+    bool numbers = json_is_number(value) && json_is_number(other);
+    same = same && other && (numbers ? json_number_value(value) == json_number_value(other) : json_equal(value, other));
+  }
+  json_decref(copy);
+  return same;
+}
+
 bool hf_rope_read(HfReader *r, const json_t *root, HfConfig *config) {
   const json_t *newer = json_object_get(root, "rope_parameters"), *older = json_object_get(root, "rope_scaling");
   if (json_is_null(newer)) newer = NULL;
   if (json_is_null(older)) older = NULL;
-  if (newer && older) return why_not(r->why, "%s: both rope_parameters and rope_scaling", r->path);
+  if (newer && older && !say_the_same(newer, older, json_object_get(root, "rope_theta")))
+    return why_not(r->why, "%s: rope_parameters and rope_scaling, which differ", r->path);
   const json_t *object = newer ? newer : older;
   const char *prefix = newer ? "rope_parameters." : "rope_scaling.";
   if (object && !json_is_object(object))

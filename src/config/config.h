@@ -197,6 +197,9 @@ typedef struct Config {
   struct {
     Range steps;
   } profile;
+  struct {
+    const char *at_end; /* NULL: nothing is exported */
+  } export;
 
   bool demo;             /* no run file: the built-in demo */
   const char *demo_data; /* where demo_text is to be written as a token file; NULL: nowhere */

@@ -39,6 +39,7 @@ const Section sections[] = {
     {"health", "what to do when ranks hang or numbers go bad", NULL},
     {"log", "progress lines", "logging, metrics"},
     {"profile", "where the time of some steps goes", "profiling, profiler"},
+    {"export", "the trained model for other programs", NULL},
 };
 const int nsections = sizeof sections / sizeof *sections;
 
@@ -310,5 +311,9 @@ const Key keys[] = {
     {KEY(profile, steps, KEY_RANGE), .fallback = "none", .word = "none", .min = 1, .max = MANY, .example = "10-12, 10",
      .help = "recorded by every rank in run.folder/profile; hpctrain profile prints them",
      .elsewhere = "profile_step_start, profile_step_end, profile_freq"},
+
+    {KEY(export, at_end, KEY_TEXT), .example = "runs/chat/hf",
+     .help = "a Hugging Face folder, as hpctrain export makes it, when the run is done; must not be there before",
+     .elsewhere = "output_dir, save_model, last_save_in_hf"},
 };
 const int nkeys = sizeof keys / sizeof *keys;

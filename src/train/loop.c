@@ -196,19 +196,22 @@ static void tell_end(Run *run) {
 
 static void tell_next(Run *run, bool requeue) {
   Lines *l = run->lines;
-  bool whole = run->step >= run->shape.total_steps;
-  if (run->saved_step != run->step)
+  const Config *c = run->config;
+  if (run->saved_step != run->step) {
     lines_end(l, "next", "nothing: this run was told to save nothing (checkpoint.every: none)");
-  else if (whole)
-    lines_end(l, "next", "hpctrain generate %s --prompt \"...\"", run->folder->path);
-  else
+  } else if (run->step < run->shape.total_steps) {
     lines_end(l, "next", "the same command goes on at step %lld%s%s%s", (long long)run->step + 1, requeue ? "; " : "",
               requeue ? run->folder->path : "", requeue ? "/REQUEUE tells a job script to do so" : "");
+  } else {
+    if (c->data.tokenizer == TOKENIZER_BYTES) lines_end(l, "next", "hpctrain generate %s --prompt \"...\"", run->folder->path);
+    if (!c->export.at_end) lines_end(l, "next", "hpctrain export %s %s/hf", run->folder->path, run->folder->path);
+  }
 }
 
 void run_steps(Run *run) {
   if (run->step >= run->shape.last_step) {
     if (run_speaks(run)) lines_note(run->lines, "step %lld is done: nothing is left to do", (long long)run->step);
+    run_export(run);
     return;
   }
   if (run_speaks(run)) lines_run(run->lines, &run->shape);
@@ -226,6 +229,7 @@ void run_steps(Run *run) {
   if (run_speaks(run)) tell_end(run);
   comm_doing(run->comm, true, "ending the run");
   run_memory_end(run);
+  run_export(run);
   bool requeue = end.pause && run->saved_step == run->step;
   if (run_speaks(run) && requeue) limit_requeue(run, end.pause);
   if (run_speaks(run)) tell_next(run, requeue);

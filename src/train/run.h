@@ -9,6 +9,7 @@
  *   blame.c     who was first with a number that is none
  *   back.c      back to a checkpoint
  *   save.c      checkpoints; saver.c: beside the training
+ *   export.c    export.at_end
  *   evaluate.c  validation loss
  *   pace.c      which rank computes more slowly than the others
  *   profile.c   profile.steps
@@ -203,6 +204,13 @@ bool run_save_under_way(const Run *run);
 bool run_save_wait(Run *run); /* for the one under way; false: it has failed */
 /* Before states are written by others than updates: one that waits for its step's results is not saved, any other is waited for. */
 void run_save_leave(Run *run);
+
+/* --- export.c ------------------------------------------------------------------------------------------------------------- */
+
+/* Before anything is computed: the folder of export.at_end may not be there, unless the run is done. */
+void run_check_export(const Run *run);
+/* All ranks, of a run whose last checkpoint is on disk: makes the folder, if one is asked for and not there. */
+void run_export(Run *run);
 
 /* --- evaluate.c ----------------------------------------------------------------------------------------------------------- */
 

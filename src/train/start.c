@@ -305,6 +305,7 @@ Run *run_open(int argc, char **argv) {
   open_data(run);
   run->shape.speed = (Speed){.per_token = members_flops(run->members, run->config, &run->model), .devices = comm_size(run->comm)};
   run_find(run);
+  run_check_export(run);
   times.load = lap(&at);
   EngineOptions options = settle(run);
   run_check_room(run);

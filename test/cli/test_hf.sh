@@ -122,6 +122,24 @@ test_a_model_without_a_folder_gets_a_config() {
   expect_run 0 "$hpctrain" plan u.yaml model.from=out.hf
 }
 
+test_a_run_that_is_done_leaves_its_export() {
+  write_run
+  mkdir taken
+  fails 2 2 $plain export.at_end=taken
+  expect_err '^error: taken is there already$'
+  fails 2 2 $plain export.at_end=out.hf checkpoint.every=none
+  train 2 $plain export.at_end=out.hf train.stop_after=4steps
+  [ ! -e out.hf ]
+  train 2 $plain export.at_end=out.hf
+  expect_out '^export +out.hf: [0-9.]+ kB, fp32 in '
+  hf 0 export run again
+  diff -r out.hf again
+  train 2 $plain export.at_end=out.hf
+  rm -r out.hf
+  train 1 $plain export.at_end=out.hf
+  diff -r out.hf again
+}
+
 test_what_is_there_is_not_written_over() {
   copy_model llama2
   hf 0 import m ckpt

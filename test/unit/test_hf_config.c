@@ -58,8 +58,12 @@ TEST(both_rope_forms_mean_the_same) {
   EXPECT(newer.rope.theta == 500000 && newer.rope.original_max_position_embeddings == 8192 && newer.n_warnings == 0);
   EXPECT(!memcmp(&newer.rope, &older.rope, sizeof newer.rope) && !memcmp(&newer.rope, &oldest.rope, sizeof newer.rope));
   EXPECT(read_text("{" BASE ",\"rope_theta\":7e4,\"rope_scaling\":null}").rope.theta == 7e4);
-  EXPECT_FAIL(FAIL_INPUT, "both rope_parameters and rope_scaling",
-              read_text("{" BASE ",\"rope_parameters\":{},\"rope_scaling\":{}}"));
+  HfConfig both = read_text("{" BASE ",\"rope_theta\":500000,\"rope_scaling\":{" STRETCH "},\"rope_parameters\":{" STRETCH
+                            ",\"rope_theta\":500000.0}}");
+  EXPECT(!memcmp(&both.rope, &newer.rope, sizeof newer.rope));
+  EXPECT_FAIL(FAIL_INPUT, "rope_parameters and rope_scaling, which differ",
+              read_text("{" BASE ",\"rope_theta\":10000,\"rope_scaling\":{" STRETCH "},\"rope_parameters\":{" STRETCH
+                        ",\"rope_theta\":500000.0}}"));
 }
 
 TEST(absent_and_null_fields_have_the_librarys_defaults) {
