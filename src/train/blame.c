@@ -104,7 +104,8 @@ static void tell_gradient(Run *run, int64_t sequence, const char *sample, char *
   Find f = look(run, IN_GRADIENTS, &rank);
   if (sequence >= 0) rank = run_rank_of(run, sequence);
   if (f.param < 0)
-    snprintf(text, nbytes, "the gradient's norm is not finite, though each of its numbers is%s", sample);
+    snprintf(text, nbytes, "the gradient's norm overflows%s, largest number: %.3g in %s", sample, f.largest_is,
+             f.largest < 0 ? "none" : engine_states(run->engine)->params[f.largest].name);
   else
     snprintf(text, nbytes, "%s first in %s gradient, %s%s%s", kind(f.nan), engine_states(run->engine)->params[f.param].name,
              sequence < 0 ? "seen by " : "", rank_name(run, rank, name), sample);

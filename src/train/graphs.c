@@ -309,15 +309,16 @@ static int hash_of(Graph *g, int x) {
 }
 
 int graph_replicated(const StateTable *t, Arena *arena, ReplicaRow **rows) {
-  int n = 0;
+  int n = 0, units = 0;
   ReplicaRow *row = *rows = arena_array(arena, ReplicaRow, t->nrows);
   for (int i = 0; i < t->nrows; i++) {
     const StateRow *r = &t->rows[i];
     bool all = t->shards * t->replicas > 1 && (r->unit < 0 || t->units[r->unit].traits.whole);
     if (r->slot == SLOT_LOWER || !(all || (r->unit >= 0 && t->replicas > 1 && !t->across))) continue;
     row[n++] = (ReplicaRow){r, all ? HELD_BY_ALL : HELD_BY_REPLICAS};
+    units += r->unit >= 0;
   }
-  return n;
+  return units ? n : 0;
 }
 
 Graph *graph_replicas(Arena *arena, const StateTable *t) {

@@ -60,7 +60,8 @@ typedef struct ReplicaRow {
   const StateRow *row;
   StateHolders by; /* all ranks, or the replicas of this rank's shard */
 } ReplicaRow;
-int graph_replicated(const StateTable *table, Arena *arena, ReplicaRow **rows); /* how many */
+/* How many; 0 where all but the scalars is in shares. */
+int graph_replicated(const StateTable *table, Arena *arena, ReplicaRow **rows);
 /* A number for each such row, by which ranks that hold the same can be told from others. */
 Graph *graph_replicas(Arena *arena, const StateTable *table);
 /* Sums of all ranks.  shard, replicate: as in UpdateOptions. */

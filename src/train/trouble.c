@@ -80,7 +80,7 @@ static void differ(Run *run, const char *why) {
 
 bool run_compare(Run *run) {
   Text told = {0};
-  if (!run->config->health.replicas_every.unit || run->compared_step == run->step) return true;
+  if (!engine_has_replicas(run->engine) || run->compared_step == run->step) return true;
   run_doing(run, false, "comparing replicas");
   bool alike = replicas_agree(run->engine, run->comm, &told);
   run_doing(run, false, "");

@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* A training run as hpctrain's, but that one bit of a parameter of the last rank's is another one when the steps begin:
- *   spoiled RUN.yaml [section.key=value …] */
+/* A training run as hpctrain's, but that a number of a parameter of the last rank's is another one when the steps begin:
+ *   spoiled bit RUN.yaml [section.key=value …]   its lowest bit is
+ *   spoiled nan RUN.yaml [section.key=value …]   it is none */
 #include <string.h>
 
 #include "src/model/model.h"
@@ -11,7 +12,7 @@ static void give(void *self, int64_t first, int64_t n, void *to) {
   memcpy(to, self, sizeof(float));
 }
 
-static void flip(const Run *run, int param) {
+static void spoil(const Run *run, int param, uint32_t flip, uint32_t set) {
   const StateTable *states = engine_states(run->engine);
   int64_t first, n, at;
   uint32_t bits;
@@ -19,7 +20,7 @@ static void flip(const Run *run, int param) {
   if (!state_piece(states, param, engine_rank(run->engine), &first, &n, &at)) return;
   engine_read(run->engine, SLOT_PARAM, states->params[param].unit, at, 1, &x);
   memcpy(&bits, &x, sizeof bits);
-  bits ^= 1;
+  bits = (bits ^ flip) | set;
   memcpy(&x, &bits, sizeof x);
   engine_put(run->engine, SLOT_PARAM, states->params[param].unit, at, 1, give, &x);
 }
@@ -28,8 +29,11 @@ int main(int argc, char **argv) {
   text_pin_locale();
   comm_launch();
   config_set_presets(model_presets());
-  Run *run = run_open(argc, argv);
-  if (comm_rank(run->comm) == comm_size(run->comm) - 1) flip(run, engine_states(run->engine)->nparams / 2);
+  CHECK(argc > 1);
+  bool none = !strcmp(argv[1], "nan");
+  Run *run = run_open(argc - 1, argv + 1);
+  if (comm_rank(run->comm) == comm_size(run->comm) - 1)
+    spoil(run, engine_states(run->engine)->nparams / 2, !none, none ? 0x7fc00000 : 0);
   run_steps(run);
   run_close(run);
   return 0;
