@@ -7,23 +7,14 @@
 #include "src/base/rng.h"
 #include "src/train/engine.h"
 #include "test/mpi/ranks.h"
+#include "test/unit/small_model.h"
 
 enum { STEPS = 3, POSITIONS = 9, PASSES = 3, VOCAB = 37, PARAMS = 64 };
 
 static EngineOptions options(void) {
-  EngineOptions o = {.sequences = 1, .positions = POSITIONS, .passes = PASSES, .clip = 0.5, .train = true, .interpreted = true};
-  CHECK(model_preset("llama-5m", &o.model));
-  o.nominal_tokens = (double)R * PASSES * POSITIONS;
-  o.adam = (AdamW){0.9, 0.95, 1e-8, 0.1};
-  o.choices = (Choices){.units_alive = 2, .matmul = "auto", .threads = 1};
-  o.model.layers = 2;
-  o.model.vocab = VOCAB;
-  o.model.hidden = 12;
-  o.model.intermediate = 20;
-  o.model.heads = 2;
-  o.model.kv_heads = 1;
-  o.model.head_dim = 6;
-  o.model.init_std = 0.1;
+  EngineOptions o = small_options(&(SmallModel){2, VOCAB, 2, 6}, 1, POSITIONS, PASSES, R);
+  o.choices.threads = 1;
+  o.interpreted = true;
   return o;
 }
 

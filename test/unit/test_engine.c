@@ -1,7 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* A small model trained for some steps, on one rank: what memory it takes, what must not change a bit of it, what stays
  * zero; and how it begins. */
-#include <ftw.h>
 #include <math.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -10,22 +9,12 @@
 #include "src/base/rng.h"
 #include "src/train/fit.h"
 #include "test/check.h"
+#include "test/unit/small_model.h"
 
 enum { STEPS = 3, SEQUENCES = 2, POSITIONS = 21, PASSES = 2, TOKENS = SEQUENCES * POSITIONS };
 
-/* Kernels are compiled once for all tests. */
-static char cache[64];
-BEFORE_ALL {
-  const char *folder = getenv("TMPDIR");
-  snprintf(cache, sizeof cache, "%.40s/engine.XXXXXX", folder ? folder : "/tmp");
-  CHECK(mkdtemp(cache));
-}
-
-static int remove_one(const char *path, const struct stat *st, int type, struct FTW *at) {
-  (void)st, (void)type, (void)at;
-  return remove(path);
-}
-AFTER_ALL { nftw(cache, remove_one, 8, FTW_DEPTH | FTW_PHYS); }
+BEFORE_ALL { small_folder_open(); }
+AFTER_ALL { small_folder_close(); }
 
 typedef struct Trained {
   Arena *arena;
@@ -40,19 +29,8 @@ typedef struct Trained {
 } Trained;
 
 static EngineOptions options(void) {
-  EngineOptions o = {.sequences = SEQUENCES, .positions = POSITIONS, .passes = PASSES, .clip = 0.5, .train = true, .eval = true};
-  CHECK(model_preset("llama-5m", &o.model));
-  o.nominal_tokens = PASSES * TOKENS;
-  o.adam = (AdamW){0.9, 0.95, 1e-8, 0.1};
-  o.choices = (Choices){.units_alive = 2, .matmul = "auto", .threads = 2};
-  o.model.layers = 3;
-  o.model.vocab = 101;
-  o.model.hidden = 24;
-  o.model.intermediate = 40;
-  o.model.heads = 4;
-  o.model.kv_heads = 2;
-  o.model.head_dim = 6;
-  o.model.init_std = 0.1;
+  EngineOptions o = small_options(&(SmallModel){3, 101, 4, 6}, SEQUENCES, POSITIONS, PASSES, 1);
+  o.eval = true;
   return o;
 }
 
@@ -84,9 +62,7 @@ static int count_stray(Engine *engine) {
 /* distinct: of the micro-batches of a step. */
 static Trained train_on(const EngineOptions *o, int distinct) {
   Trained t = {.arena = arena_open()};
-  bool interpreted = o->interpreted;
-  Dev *dev = dev_open(
-      &(DevOptions){.kind = "cpu", .compiler = interpreted ? "none" : "cc", .cache = cache, .threads = o->choices.threads});
+  Dev *dev = small_device("cpu", o->interpreted, o->choices.threads);
   Comm *comm = comm_self();
   Mesh *mesh = mesh_open(comm, (int[MESH_AXES]){1, 1, 1, 1, 1});
   size_t before = dev_allocated(dev);
@@ -201,7 +177,7 @@ TEST(a_loss_scale_finds_itself) {
   EngineOptions o = options();
   o.choices.compute = DT_F16;
   Arena *arena = arena_open();
-  Dev *dev = dev_open(&(DevOptions){.kind = "cpu", .compiler = "cc", .cache = cache, .threads = 2});
+  Dev *dev = small_device("cpu", false, 2);
   Comm *comm = comm_self();
   Mesh *mesh = mesh_open(comm, (int[MESH_AXES]){1, 1, 1, 1, 1});
   Engine *engine = engine_open(arena, dev, comm, mesh, &o);
@@ -338,7 +314,7 @@ TEST(moments_in_16_bits_take_float32_to_nearest_and_give_it_back) {
   o.choices.compute = DT_BF16;
   for (int apart = 0; apart < 2; apart++) {
     Arena *arena = arena_open();
-    Dev *dev = dev_open(&(DevOptions){.kind = apart ? "apart" : "cpu", .compiler = "cc", .cache = cache, .threads = 2});
+    Dev *dev = small_device(apart ? "apart" : "cpu", false, 2);
     Comm *comm = comm_self();
     Mesh *mesh = mesh_open(comm, (int[MESH_AXES]){1, 1, 1, 1, 1});
     Engine *engine = engine_open(arena, dev, comm, mesh, &o);
@@ -368,7 +344,7 @@ TEST(initial_weights_have_the_models_deviation) {
   o.model.init_std = 0.03;
   o.interpreted = true;
   Arena *arena = arena_open();
-  Dev *dev = dev_open(&(DevOptions){.kind = "cpu", .compiler = "none", .cache = cache, .threads = 1});
+  Dev *dev = small_device("cpu", true, 1);
   Comm *comm = comm_self();
   Mesh *mesh = mesh_open(comm, (int[MESH_AXES]){1, 1, 1, 1, 1});
   Engine *engine = engine_open(arena, dev, comm, mesh, &o);

@@ -8,6 +8,7 @@
 #include "src/base/clock.h"
 #include "src/train/fit.h"
 #include "test/check.h"
+#include "test/unit/small_model.h"
 
 enum { SETTINGS_MOST = 256 };
 
@@ -20,15 +21,6 @@ typedef struct Case {
   int n;
   size_t nbytes[SETTINGS_MOST]; /* by setting */
 } Case;
-
-static EngineOptions options(const char *preset, int64_t sequences, int64_t positions) {
-  EngineOptions o = {.sequences = sequences, .positions = positions, .passes = 3, .clip = 1, .train = true, .eval = true};
-  CHECK(model_preset(preset, &o.model));
-  o.nominal_tokens = 3 * (double)(sequences * positions);
-  o.adam = (AdamW){0.9, 0.95, 1e-8, 0.1};
-  o.choices = (Choices){.units_alive = 2, .matmul = "auto", .threads = 2};
-  return o;
-}
 
 static Case open_case(const EngineOptions *o, int ranks) {
   Case c = {.arena = arena_open(), .comm = comm_plan(ranks), .o = *o};
@@ -59,14 +51,8 @@ static EngineOptions with_setting(const Case *c, int setting) {
 
 /* A small model of long sequences: activations are most of what it needs. */
 static Case small_case(int ranks) {
-  EngineOptions o = options("llama-5m", 2, 96);
-  o.model.layers = 4;
-  o.model.vocab = 101;
-  o.model.hidden = 32;
-  o.model.intermediate = 56;
-  o.model.heads = 4;
-  o.model.kv_heads = 2;
-  o.model.head_dim = 8;
+  EngineOptions o = small_options(&(SmallModel){4, 101, 4, 8}, 2, 96, 3, 1);
+  o.eval = true;
   Case c = open_case(&o, ranks);
   c.line = fit_find(c.arena, c.comm, c.mesh, &c.o, 1).line;
   c.n = fit_settings(&c.line);
@@ -137,7 +123,9 @@ TEST(names_of_the_line_are_its_ends) {
 
 /* The 7B of a GPU: what is found is found soon, and made of its products and attention. */
 TEST(the_search_is_short) {
-  EngineOptions o = options("llama2-7b", 4, 4096);
+  EngineOptions o = small_options(&(SmallModel){1, 101, 4, 8}, 4, 4096, 3, 1);
+  CHECK(model_preset("llama2-7b", &o.model));
+  o.eval = true;
   o.choices.compute = DT_BF16;
   o.choices.cuda = true;
   Case c = open_case(&o, 1);

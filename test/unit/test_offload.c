@@ -1,7 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* What lies off the device trains as what lies on it, bit for bit, whatever is offloaded and however; and takes none of its memory.
  */
-#include <ftw.h>
 #include <math.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -11,21 +10,12 @@
 #include "src/exec/files.h"
 #include "src/train/engine.h"
 #include "test/check.h"
+#include "test/unit/small_model.h"
 
 enum { STEPS = 2, SEQUENCES = 2, POSITIONS = 12, TOKENS = SEQUENCES * POSITIONS, PASSES_MOST = 4, VOCAB = 61 };
 
-static char cache[64];
-BEFORE_ALL {
-  const char *folder = getenv("TMPDIR");
-  snprintf(cache, sizeof cache, "%.40s/offload.XXXXXX", folder ? folder : "/tmp");
-  CHECK(mkdtemp(cache));
-}
-
-static int remove_one(const char *path, const struct stat *st, int type, struct FTW *at) {
-  (void)st, (void)type, (void)at;
-  return remove(path);
-}
-AFTER_ALL { nftw(cache, remove_one, 8, FTW_DEPTH | FTW_PHYS); }
+BEFORE_ALL { small_folder_open(); }
+AFTER_ALL { small_folder_close(); }
 
 typedef struct Trained {
   StepResult step[STEPS];
@@ -35,19 +25,8 @@ typedef struct Trained {
 } Trained;
 
 static EngineOptions options(int passes) {
-  EngineOptions o = {.sequences = SEQUENCES, .positions = POSITIONS, .passes = passes, .clip = 0.5, .train = true};
-  CHECK(model_preset("llama-5m", &o.model));
-  o.nominal_tokens = (double)(passes * TOKENS);
-  o.adam = (AdamW){0.9, 0.95, 1e-8, 0.1};
-  o.choices = (Choices){.units_alive = 2, .matmul = "auto", .threads = 2, .offload = {.moments = HOME_HOST}};
-  o.model.layers = 2;
-  o.model.vocab = VOCAB;
-  o.model.hidden = 24;
-  o.model.intermediate = 40;
-  o.model.heads = 4;
-  o.model.kv_heads = 2;
-  o.model.head_dim = 6;
-  o.model.init_std = 0.1;
+  EngineOptions o = small_options(&(SmallModel){2, VOCAB, 4, 6}, SEQUENCES, POSITIONS, passes, 1);
+  o.choices.offload.moments = HOME_HOST;
   return o;
 }
 
@@ -106,7 +85,7 @@ static bool spoilt_step_changes_nothing(Engine *engine, const EngineOptions *o) 
 static Trained train(const EngineOptions *o, const char *kind) {
   Trained t = {.grads = HASH};
   Arena *arena = arena_open();
-  Dev *dev = dev_open(&(DevOptions){.kind = kind, .compiler = o->interpreted ? "none" : "cc", .cache = cache, .threads = 2});
+  Dev *dev = small_device(kind, o->interpreted, 2);
   Comm *comm = comm_self();
   Mesh *mesh = mesh_open(comm, (int[MESH_AXES]){1, 1, 1, 1, 1});
   Engine *engine = engine_open(arena, dev, comm, mesh, o);
@@ -248,7 +227,7 @@ TEST(moments_in_files_change_no_bit) {
     EngineOptions o = options(1);
     EngineOptions other = o;
     other.choices.offload = (OffloadOptions){MOMENTS, HOME_FILE};
-    other.choices.offload_folder = cache;
+    other.choices.offload_folder = small_folder();
     Trained a = train(&o, "cpu"), b = train(&other, kinds[i]);
     expect_same(&a, &b);
     EXPECT(b.memory.files >= a.memory.vars - b.memory.vars && a.memory.vars > b.memory.vars && b.memory.host_vars == 0);
@@ -258,7 +237,7 @@ TEST(moments_in_files_change_no_bit) {
 /* What a thread has written another reads, in pieces and not, aligned and not. */
 TEST(files_give_back_what_was_put_there) {
   enum { BYTES = (40 << 20) + 4096 };
-  Files *files = files_open(cache, BYTES);
+  Files *files = files_open(small_folder(), BYTES);
   char *from = aligned_alloc(FILE_ALIGN, BYTES), *to = aligned_alloc(FILE_ALIGN, BYTES);
   for (int i = 0; i < BYTES; i++) from[i] = (char)(i * 7 + i / 4096);
   const struct {
@@ -287,7 +266,7 @@ TEST(files_give_back_what_was_put_there) {
 
 TEST(a_folder_that_cannot_hold_the_file_ends_the_job) {
   EXPECT_FAIL(FAIL_INPUT, "memory.offload_folder: /no/such: no file can be made there", files_open("/no/such", 4096));
-  EXPECT_FAIL(FAIL_MACHINE, "there is no room", files_open(cache, (size_t)1 << 50));
+  EXPECT_FAIL(FAIL_MACHINE, "there is no room", files_open(small_folder(), (size_t)1 << 50));
 }
 
 /* --- memory --------------------------------------------------------------------------------------------------------------- */
