@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 # Runs that are killed at random moments and started again until they are done.  A case is drawn from its seed: ranks, strategy,
-# kernels, how often is saved; then one to three kills, each of a rank, of all ranks, or of the launcher, at some moment of the whole
-# run or within a save; then perhaps other ranks and another strategy.  Sourced after test/check.sh.
+# kernels, how and how often is saved; then one to three kills, each of a rank, of all ranks, or of the launcher, at some moment of
+# the whole run, behind some step or within a save; then perhaps other ranks and another strategy.  Sourced after test/check.sh.
 . "$srcdir/test/cli/train_case.sh"
 
 # Undisturbed runs, which cases share, and what each kill has met: a line "start|step|save|end SECONDS" (from the kill to the end).
@@ -26,13 +26,19 @@ draw_ranks() {
 draw_case() {
   RANDOM=$1
   draw_ranks
-  draw cpu.compiler=none{,,,,,,,} warm cold
+  draw cpu.compiler=none{,,,,,,,,,,,} warm warm cold
   kernels=$drawn
-  if [ "$kernels" != cpu.compiler=none ]; then ranks=2 words=parallel.strategy=full_shard; fi # few plans are to be compiled
+  if [ "$kernels" != cpu.compiler=none ]; then # few plans are to be compiled; a device apart runs them as a GPU would
+    ranks=2 words=parallel.strategy=full_shard
+    draw cpu apart
+    device=device.kind=$drawn
+  fi
   draw 1 2 3
   words="$words checkpoint.every=${drawn}steps"
   draw 1 2 3
   words="$words checkpoint.keep=$drawn"
+  draw true true false
+  words="$words checkpoint.async=$drawn"
 }
 
 # launch N WORD…: a job in a session of its own, whose id is in $session; ./ended holds its status once it is over.
@@ -147,7 +153,7 @@ expect_near() {
 }
 
 kill_case() { # SEED
-  local before kills words plain= kernels ranks drawn struck straight
+  local before kills words device= plain= kernels ranks drawn struck straight
   prepare
   draw_case "$1"
   case $kernels in
@@ -160,9 +166,9 @@ kill_case() { # SEED
   for _ in $(seq "$kills"); do
     before=$(newest)
     [ "${before##*-}" != 00000010 ] || break # it is done
-    launch "$ranks" $words $plain
+    launch "$ranks" $words $device $plain
     strike
-    echo "seed $1: $ranks ranks, $words, $kernels: $struck" >&2
+    echo "seed $1: $ranks ranks, $words $device, $kernels: $struck" >&2
     expect_end
     expect_resumed_from "$before"
   done
@@ -170,7 +176,7 @@ kill_case() { # SEED
   draw expect_same expect_same expect_near
   [ "$drawn" = expect_same ] || { local near=$drawn; draw_ranks; drawn=$near; }
   before=$(newest)
-  train "$ranks" $words $plain
+  train "$ranks" $words $device $plain
   expect_resumed_from "$before"
   $drawn run "$straight"
 }
