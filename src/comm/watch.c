@@ -24,7 +24,7 @@
 enum { WATCHERS = 2 };
 static const double LOOKS = 8, LOOK_MOST = 1; /* in a timeout; seconds from one to the next */
 static const double LEAVING = 0.002;          /* the same at the end */
-static const double SECOND_LATER = 2;         /* seconds */
+static const double SECOND_LATER = 1; /* seconds: rank 0 has spoken by then, and a job whose rank 0 hangs ends in time, too */
 static const char object[] = "the watch of the job";
 
 /* What the job's thread writes. */
