@@ -203,7 +203,7 @@ static void tell_next(Run *run, bool requeue) {
     lines_end(l, "next", "the same command goes on at step %lld%s%s%s", (long long)run->step + 1, requeue ? "; " : "",
               requeue ? run->folder->path : "", requeue ? "/REQUEUE tells a job script to do so" : "");
   } else {
-    if (c->data.tokenizer == TOKENIZER_BYTES) lines_end(l, "next", "hpctrain generate %s --prompt \"...\"", run->folder->path);
+    if (run->tokenizer) lines_end(l, "next", "hpctrain generate %s --prompt \"...\"", run->folder->path);
     if (!c->export.at_end) lines_end(l, "next", "hpctrain export %s %s/hf", run->folder->path, run->folder->path);
   }
 }
