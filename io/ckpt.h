@@ -121,6 +121,8 @@ typedef struct CkptLoad CkptLoad;
 CkptLoad *ckpt_load_open(Comm *comm, const Ckpt *c);
 /* As ckpt_read, of a dataset that is there; what cannot be read leaves out as it is and fails at the close. */
 void ckpt_load_read(CkptLoad *load, const char *path, DType dtype, int64_t first, int64_t n, void *out);
+/* This range is read soon: the system may begin. */
+void ckpt_load_soon(CkptLoad *load, const char *path, int64_t first, int64_t n);
 /* All ranks call.  False on all of them, with the same reason: what was loaded, or what nobody has loaded, is damaged. */
 bool try_ckpt_load_close(CkptLoad *load, Why *why);
 

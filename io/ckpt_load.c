@@ -83,6 +83,12 @@ void ckpt_load_read(CkptLoad *load, const char *path, DType dtype, int64_t first
     }
 }
 
+void ckpt_load_soon(CkptLoad *load, const char *path, int64_t first, int64_t n) {
+  const CkptEntry *e = ckpt_find(load->ckpt, path);
+  int64_t at, size = (int64_t)dtype_size(e->dtype);
+  if (try_ckpt_locate(load->ckpt, e, &at, NULL)) ckpt_bytes_soon(load->ckpt, at + first * size, n * size);
+}
+
 /* --- the verdict ------------------------------------------------------------------------------------------------------------ */
 
 /* Whether the hashes from *at on, as far as they are this entry's, cover it once; its checksum from them. */

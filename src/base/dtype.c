@@ -69,6 +69,15 @@ int16_t f32_lower(float x) {
 
 float f32_join(uint16_t upper, int16_t lower) { return from_bits(((uint32_t)upper << 16) + (uint32_t)lower); }
 
+void f32_split_all(const float *from, int64_t n, uint16_t *upper, int16_t *lower) {
+  for (int64_t i = 0; i < n; i++) {
+    uint32_t bits = bits_of(from[i]), high = (bits + 0x8000) >> 16;
+    bool none = (bits & 0x7fffffff) > 0x7f800000;
+    upper[i] = (uint16_t)(none ? bits >> 16 | 0x40 : high);
+    if (lower) lower[i] = (int16_t)(none ? 0 : bits - (high << 16));
+  }
+}
+
 void f32_join_all(const uint16_t *upper, const int16_t *lower, int64_t n, float *to) {
   for (int64_t i = 0; i < n && lower; i++) to[i] = f32_join(upper[i], lower[i]);
   for (int64_t i = 0; i < n && !lower; i++) to[i] = bf16_value(upper[i]);

@@ -38,7 +38,9 @@ float f16_value(uint16_t bits);
 uint16_t f32_upper(float x);
 int16_t f32_lower(float x);
 float f32_join(uint16_t upper, int16_t lower);
-/* The same of n; lower NULL: the upper ones' values, which are bf16. */
+/* The two of n; lower NULL: the upper ones alone. */
+void f32_split_all(const float *from, int64_t n, uint16_t *upper, int16_t *lower);
+/* Back; lower NULL: the upper ones' values, which are bf16. */
 void f32_join_all(const uint16_t *upper, const int16_t *lower, int64_t n, float *to);
 
 /* An F32 as one of the two bf16 next to it, the farther from 0 with a chance in proportion to how near it is: the draw's low 16

@@ -95,6 +95,7 @@ static void print_memory(const Prospect *p) {
   printf(" other %s\n", amount(text, other, unit));
   print_elsewhere("the host's memory", p->host, p->site.per_node);
   print_elsewhere("files", p->files, p->site.per_node);
+  print_elsewhere("the host's memory for saves", p->copies, p->site.per_node);
   if (p->fit) printf("       memory.recompute: auto is %s\n", p->fit);
 }
 

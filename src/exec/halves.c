@@ -29,10 +29,7 @@ void job_put_halves(Job *job, const char *upper, const char *lower, int64_t firs
   for (int64_t done = 0; done < n; done += PART) {
     int64_t count = n - done < PART ? n - done : PART;
     make(self, done, count, p.whole);
-    for (int64_t i = 0; i < count; i++) {
-      p.upper[i] = f32_upper(p.whole[i]);
-      p.lower[i] = f32_lower(p.whole[i]);
-    }
+    f32_split_all(p.whole, count, p.upper, p.lower);
     job_write(job, upper, first + done, count, p.upper);
     if (job_size(job, lower) >= 0) job_write(job, lower, first + done, count, p.lower);
   }

@@ -6,6 +6,7 @@
 
 #include "src/base/memory.h"
 #include "src/train/fit.h"
+#include "src/train/states.h"
 
 /* How often the programs run in a step of training; those that it does not name do not. */
 static double times_of(const char *program, int64_t passes) {
@@ -56,6 +57,12 @@ static void open_engine(Prospect *p) {
   p->engine = engine_open(p->arena, NULL, p->comm, p->mesh, &o);
 }
 
+/* As a run decides, if it has enough of the host's memory. */
+static bool saves_beside(const Config *c) {
+  bool apart = c->device.kind == DEVICE_KIND_CUDA || c->device.kind == DEVICE_KIND_APART;
+  return c->checkpoint.async == ASYNC_TRUE || (c->checkpoint.async == ASYNC_AUTO && apart && c->checkpoint.every.unit);
+}
+
 Prospect *prospect_open(Arena *arena, const Config *c, const ProspectSite *site, Text *warnings) {
   Prospect *p = arena_new(arena, Prospect);
   *p = (Prospect){.arena = arena, .config = c, .site = *site, .model = setup_model(arena, c, warnings)};
@@ -66,6 +73,7 @@ Prospect *prospect_open(Arena *arena, const Config *c, const ProspectSite *site,
   p->memory = memory_report(arena, engine_job(p->engine));
   p->host = (double)job_memory(engine_job(p->engine)).host;
   p->files = (double)job_memory(engine_job(p->engine)).files;
+  if (saves_beside(c)) p->copies = (double)staging_nbytes(states_copy_staging(states_copy_open(arena, p->engine, true)));
   if (c->device.kind == DEVICE_KIND_CUDA) p->reserve = machine_reserve(site->ranks == 1);
   p->capacity =
       c->device.kind == DEVICE_KIND_CUDA ? site->machine ? site->machine->memory : 0 : (double)node_memory().total / site->per_node;
@@ -80,7 +88,7 @@ void prospect_close(Prospect *p) {
 }
 
 double prospect_bytes(const Prospect *p) {
-  return (double)p->memory->nbytes + p->reserve + (p->config->device.kind == DEVICE_KIND_CUDA ? 0 : p->host);
+  return (double)p->memory->nbytes + p->reserve + (p->config->device.kind == DEVICE_KIND_CUDA ? 0 : p->host + p->copies);
 }
 
 double prospect_short(const Prospect *p) {

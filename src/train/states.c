@@ -191,14 +191,25 @@ static void read_zeros(void *self, int64_t first, int64_t n, void *to) {
   memset(to, 0, sizeof(float) * (size_t)n);
 }
 
-/* A tensor of a checkpoint. */
+/* A tensor of a checkpoint, and what is left to be asked for ahead of what a rank reads by itself. */
 typedef struct Saved {
   CkptLoad *load;
   const char *path;
+  int64_t asked, end; /* elements of the tensor */
 } Saved;
 
+/* Disks read while what they have given is checked and sent to the device. */
+static void ask_ahead(Saved *s, int64_t first) {
+  enum { WINDOW = 8 << 20, WINDOWS = 3 }; /* elements */
+  for (int64_t n; s->asked < s->end && s->asked < first + WINDOWS * WINDOW; s->asked += n) {
+    n = s->end - s->asked < WINDOW ? s->end - s->asked : WINDOW;
+    ckpt_load_soon(s->load, s->path, s->asked, n);
+  }
+}
+
 static void read_saved(void *self, int64_t first, int64_t n, float *to) {
-  const Saved *s = self;
+  Saved *s = self;
+  ask_ahead(s, first);
   ckpt_load_read(s->load, s->path, DT_F32, first, n, to);
 }
 
@@ -225,14 +236,16 @@ bool states_has_moments(const Ckpt *ckpt, const char *param) {
 static void load_param(Engine *engine, const Ckpt *ckpt, CkptLoad *load, StateSlot slot, int p, Arena *arena) {
   const StateTable *states = engine_states(engine);
   const StateParam *param = &states->params[p];
-  Saved s = {load, tensor_path(arena, slot, param)};
-  int64_t first, n, at;
+  Saved s = {.load = load, .path = tensor_path(arena, slot, param)};
+  int64_t first, n, at, holders, me;
   if (!engine_holds(engine, slot, param->unit)) return; /* moments, of an engine that does not train */
   bool absent = slot != SLOT_PARAM && !ckpt_find(ckpt, s.path);
   if (!absent) check_shape(ckpt, s.path, &param->shape);
+  bool mine = state_piece(states, p, engine_rank(engine), &first, &n, &at);
+  if (mine && state_holders(states, p, engine_rank(engine), &holders, &me) == HELD_ALONE) s.asked = first, s.end = first + n;
   if (!absent)
     states_put(engine, slot, p, read_saved, &s);
-  else if (state_piece(states, p, engine_rank(engine), &first, &n, &at))
+  else if (mine)
     engine_put(engine, slot, param->unit, at, n, read_zeros, NULL);
 }
 

@@ -361,6 +361,32 @@ TEST(two_halves_of_a_number_are_the_number) {
   }
 }
 
+/* Special numbers among random bits. */
+TEST(many_floats_are_split_and_joined_as_one_is) {
+  enum { N = 4099 };
+  static float x[N], joined[N], values[N];
+  static uint16_t upper[N], alone[N];
+  static int16_t lower[N];
+  Rng rng = rng_make(3, RNG_TEST, "split", 0);
+  const uint32_t special[] = {0,          0x80000000, 0x7f800000, 0xff800000, 0x7f800001,
+                              0x7fffffff, 0xffc00000, 0x7f7fffff, 0x00007fff, 0x00008000};
+  for (int i = 0; i < N; i++) {
+    uint32_t words[4];
+    rng_words(&rng, (uint64_t)i, words);
+    if (i < (int)(sizeof special / sizeof *special)) words[0] = special[i];
+    memcpy(&x[i], words, sizeof x[i]);
+  }
+  f32_split_all(x, N, upper, lower);
+  f32_split_all(x, N, alone, NULL);
+  f32_join_all(upper, lower, N, joined);
+  f32_join_all(upper, NULL, N, values);
+  for (int i = 0; i < N; i++) {
+    float back = f32_join(upper[i], lower[i]), value = bf16_value(upper[i]);
+    EXPECT(upper[i] == f32_upper(x[i]) && lower[i] == f32_lower(x[i]) && alone[i] == upper[i]);
+    EXPECT(!memcmp(&joined[i], &back, sizeof back) && !memcmp(&values[i], &value, sizeof value));
+  }
+}
+
 TEST(numbers_of_16_bits_are_the_nearest) {
   expect_nearest(bf16_of, bf16_value, 0x7f80);
   expect_nearest(f16_of, f16_value, 0x7c00);

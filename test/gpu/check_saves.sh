@@ -1,0 +1,84 @@
+#!/bin/bash
+# SPDX-License-Identifier: Apache-2.0
+# Saves beside the training: test/gpu/check_saves.sh FOLDER, which holds hpctrain and hpctrain_cuda.so.
+#   of a model of two billion parameters (checkpoints of 25 GB; two at a time must fit the disk), on one GPU and on two: no stall
+#   while a step outlasts the copy, at most 1 % off tokens a second while a save is written, files written and loaded at no less than
+#   80 % of dd's rate in the same folder; bits and steps as of a run that waits for its saves
+# RANKS="2" is for two alone; SHAPE="…" another model.
+. "$(dirname "$0")/gpu_case.sh"
+shape=${SHAPE:-vocab_size: 32000, hidden_size: 2560, num_hidden_layers: 24, num_attention_heads: 20, num_key_value_heads: 20, intermediate_size: 6912}
+
+make_tokens 8000
+cat > run.yaml << END
+hpctrain: 1
+run: {name: gpu, folder: gpu}
+model: {$shape}
+data: {train: tokens.bin}
+train: {seq_len: 2048, duration: 40 steps, global_batch_size: 16 sequences, micro_batch_size: 4, lr: 1e-4, schedule: constant}
+precision: {compute: bf16}
+checkpoint: {every: 20 steps, keep: 1}
+device: {kind: cuda}
+END
+several() { # RANKS WORD…
+  timeout 400 mpirun --bind-to none --oversubscribe -np "$1" "$hpctrain" run.yaml "${@:2}"
+}
+saves() { # RUN_FOLDER: step, bytes, seconds, seconds of stall of each
+  sed -nE 's/.*"type":"save","step":([0-9]+),"bytes":([0-9.e+]+),"seconds":([^,]+),"stalled_seconds":([^,]+),.*/\1 \2 \3 \4/p' "$1/metrics.jsonl"
+}
+kept() { # RUN_FOLDER: checksums of the newest step's tensors
+  tr -d ' \n' < "$(ls -d "$1"/checkpoints/step-???????? | tail -n 1)/manifest.json" | grep -oE '"/(model|optim|state)/[^{]*\{[^}]*\}'
+}
+same() { # A B
+  [ -n "$(losses "$1")" ] && cmp <(losses "$1") <(losses "$2") && [ -s "$1.kept" ] && cmp "$1.kept" "$2.kept"
+}
+stalls() { # RUN_FOLDER MOST: of the save in the middle of the run
+  saves "$1" | awk -v most="$2" 'NR == 1 { print "told : " $2 / 1e9 " GB in " $3 " s, stalled " $4; bad = !($4 <= most + 0) } END { exit bad || !NR }'
+}
+keeps_pace() { # RUN_FOLDER SHARE: tokens a second of the steps before the first save, and of those while it is written
+  local save
+  save=$(saves "$1" | head -n 1)
+  sed -nE 's/.*"type":"step","step":([0-9]+),.*"seconds":([^,]+),"tokens_per_second":([^,]+),.*/\1 \2 \3/p' "$1/metrics.jsonl" |
+    awk -v save="$save" -v share="$2" '
+      BEGIN { split(save, s, " ") }
+      $1 > 5 && $1 <= s[1] { n++; before += $2 }
+      $1 > s[1] && during + $2 <= s[3] { m++; during += $2 }
+      END {
+        if (!n || !m) { print "no step fell into the save"; exit 1 }
+        printf "told : %.4f s a step, %.4f over %d steps while it writes: %+.2f %%\n", before / n, during / m, m, 100 * (before / n / (during / m) - 1)
+        exit !(before / n >= share * during / m)
+      }'
+}
+rate_of() { awk '{ for (i = 1; i < NF; i++) if ($(i + 1) ~ /^GB\/s/) r = $i * 1e9; else if ($(i + 1) ~ /^MB\/s/) r = $i * 1e6 } END { print r }'; }
+as_fast() { # WHAT RATE DD SHARE
+  awk -v what="$1" -v a="$2" -v b="$3" -v share="$4" 'BEGIN {
+    printf "told : %s %.3g GB/s, dd %.3g GB/s\n", what, a / 1e9, b / 1e9
+    exit !(b > 0 && a >= share * b)
+  }'
+}
+forget() { dd of="$1" oflag=nocache conv=notrunc,fdatasync count=0 status=none; } # what memory has of a file
+
+for ranks in ${RANKS:-1 $([ "$most" -gt 1 ] && echo 2)}; do
+  rm -rf waits beside
+  judge "$ranks: saves are waited for" several "$ranks" run.folder=waits checkpoint.async=false
+  kept waits > waits.kept
+  saves waits | awk '{ print "      " $2 / 1e9 " GB in " $3 " s by MPI-IO" }'
+  rm -rf waits/checkpoints
+  judge "$ranks: saves beside the training" several "$ranks" run.folder=beside checkpoint.async=true
+  kept beside > beside.kept
+  grep -h '^warn' out
+  judge "$ranks: ... the same bits and steps" same waits beside
+  judge "$ranks: ... stall" stalls beside 0.1
+  judge "$ranks: ... tokens a second while it writes" keeps_pace beside 0.99
+  file=$(ls -d beside/checkpoints/step-*/model.h5)
+  blocks=$(($(stat -c %s "$file") >> 23))
+  written=$(dd if=/dev/zero of=filled bs=8M count=$blocks conv=fsync 2>&1 | rate_of)
+  rm -f filled
+  judge "$ranks: rate of a save" as_fast "a save" "$(saves beside | awk 'END { print $2 / $3 }')" "$written" 0.8
+  forget "$file"
+  read=$(dd if="$file" of=/dev/null bs=8M 2>&1 | rate_of)
+  forget "$file"
+  judge "$ranks: going on from it" several "$ranks" run.folder=beside train.duration=41steps checkpoint.every=none
+  loaded=$(sed -nE 's/.*"type":"start".*"load_seconds":([^,]+),.*/\1/p' beside/metrics.jsonl | tail -n 1)
+  judge "$ranks: rate of a load" as_fast "a load" "$(awk -v n="$(stat -c %s "$file")" -v s="${loaded:-0}" 'BEGIN { print s > 0 ? n / s : 0 }')" "$read" 0.8
+done
+exit $failed
