@@ -72,6 +72,7 @@ int cmd_ir(int argc, char **argv) {
   Mesh *mesh = setup_mesh(c, comm);
   CompileWatch watch = {print_graph, print_program, &print};
   EngineOptions o = setup_options(c, &model, 1);
+  o.dropout = setup_dropout(c, &model);
   o.sequences = batch.micro;
   o.passes = batch.passes;
   o.nominal_tokens = (double)batch.tokens;

@@ -136,10 +136,12 @@ typedef struct Config {
     int schedule;
     Amount warmup, decay; /* steps, tokens or percent of the whole run; decay is wsd's last part */
     double weight_decay, beta1, beta2, eps;
-    double grad_clip;  /* 0: none */
-    Amount stop_after; /* steps or tokens; UNIT_NONE: not asked for */
-    Amount time_limit; /* seconds, or UNIT_AUTO: the scheduler's */
-    Groups groups;     /* the first that names a parameter is its group */
+    double grad_clip;                  /* 0: none */
+    double z_loss;                     /* factor; 0: none */
+    double dropout, attention_dropout; /* see config_given */
+    Amount stop_after;                 /* steps or tokens; UNIT_NONE: not asked for */
+    Amount time_limit;                 /* seconds, or UNIT_AUTO: the scheduler's */
+    Groups groups;                     /* the first that names a parameter is its group */
   } train;
   struct {
     int strategy, accumulate, hybrid_optimizer;
@@ -228,6 +230,9 @@ void config_set_presets(const char *const *names);
  * "section.key"; help may be NULL. */
 _Noreturn void config_fail(const Config *c, const char *key, const char *help, const char *what, ...)
     __attribute__((format(printf, 4, 5)));
+
+/* Whether the run file or the shell gives "section.key". */
+bool config_given(const Config *c, const char *key);
 
 /* The word that a key of words has come to: "full_shard". */
 const char *config_word(const Config *c, const char *key);

@@ -40,6 +40,12 @@ bool names_hold(const char *list, const char *name) {
   return false;
 }
 
+bool config_given(const Config *c, const char *path) {
+  const Key *key = key_find_path(path);
+  CHECK(key);
+  return key_given(c, key);
+}
+
 const char *config_word(const Config *c, const char *path) {
   const Key *key = key_find_path(path);
   CHECK(key && key->type == KEY_CHOICE);

@@ -3,6 +3,7 @@
 #include "src/model/build.h"
 
 #include <math.h>
+#include <stdio.h>
 #include <string.h>
 
 static const ModelFamily families[] = {{"llama", model_llama, false, false},
@@ -35,7 +36,9 @@ int model_linear(Graph *g, int x, int weight, int bias) { return ir_matmul_bias(
 
 int model_conv1d(Graph *g, int x, int weight, int bias) { return ir_matmul_bias(g, x, false, weight, false, bias); }
 
-int model_residual(Graph *g, int x, int y) { return ir_unary(g, OP_KEEP, ir_add(g, x, y)); }
+int model_residual(ModelBuild *m, int x, int y) {
+  return ir_unary(m->g, OP_KEEP, ir_add(m->g, x, model_drop(m, y, m->batch->dropout.residual)));
+}
 
 int model_silu(Graph *g, int x) { return ir_mul(g, x, ir_unary(g, OP_SIGMOID, x)); }
 
@@ -76,6 +79,41 @@ static int segment_starts(Graph *g, const ModelBatch *b) {
   return b->segments ? input(g, "start", s) : ir_broadcast(g, ir_const(g, DT_I32, 0), s);
 }
 
+static bool drops(const ModelDropout *d) { return d->embedding > 0 || d->residual > 0; }
+
+/* The embedding's, then two a block. */
+int64_t model_drops(const ModelConfig *config) { return 1 + 2 * config->layers; }
+
+const char *model_drop_name(int64_t place, char out[MODEL_DROP_NAME]) {
+  int64_t block = (place - 1) / 2;
+  if (place)
+    snprintf(out, MODEL_DROP_NAME, "layers.%lld.%s", (long long)block, place % 2 ? "attention" : "mlp");
+  else
+    snprintf(out, MODEL_DROP_NAME, "embedding");
+  return out;
+}
+
+static void declare_drops(ModelBuild *m) {
+  if (!drops(&m->batch->dropout)) return;
+  Var keys = {.name = "dropout_keys", .class = VAR_STEP, .dtype = DT_I64, .shape = SHAPE(model_drops(m->config))};
+  graph_var(m->g, keys);
+  graph_var(m->g, (Var){.name = "first_sequence", .class = VAR_STEP, .dtype = DT_I64, .shape = shape_scalar()});
+}
+
+/* Rows and columns are indices of the kernel, so that the draw is made again where it is wanted, and no mask is ever stored. */
+int model_drop(ModelBuild *m, int x, double share) {
+  Graph *g = m->g;
+  Shape s = graph_node(g, x)->shape;
+  int64_t place = m->drops++;
+  if (share == 0) return x;
+  int key = ir_reshape(g, ir_slice(g, ir_load(g, "dropout_keys"), 0, place, place + 1), shape_scalar());
+  int first = ir_mul(g, ir_load(g, "first_sequence"), ir_const(g, DT_I64, (double)m->batch->positions));
+  int row = ir_mul(g, ir_add(g, ir_iota(g, DT_I64, s, 0), first), ir_const(g, DT_I64, (double)s.dim[1]));
+  int draw = ir_binary(g, OP_RANDOM, key, ir_add(g, row, ir_iota(g, DT_I64, s, 1)));
+  int kept = ir_binary(g, OP_LE, ir_const(g, DT_I32, floor(share * 0x1p32) - 0x1p31), draw);
+  return ir_select(g, kept, ir_scale(g, x, 1 / (1 - share)), ir_const(g, DT_F32, 0));
+}
+
 ModelNodes model_build(Graph *g, const ModelConfig *config, const ModelBatch *batch) {
   ModelBuild m = {.g = g, .config = config, .batch = batch};
   int64_t B = batch->sequences, S = batch->positions, T = B * S;
@@ -88,7 +126,9 @@ ModelNodes model_build(Graph *g, const ModelConfig *config, const ModelBatch *ba
   while (i < sizeof families / sizeof *families && strcmp(families[i].name, family)) i++;
   CHECK(i < sizeof families / sizeof *families);
   m.family = &families[i];
+  declare_drops(&m);
   m.family->forward(&m, &model);
+  CHECK(m.drops == model_drops(config));
   model.params = m.params.at;
   model.n_params = m.params.n;
   return model;
@@ -97,7 +137,7 @@ ModelNodes model_build(Graph *g, const ModelConfig *config, const ModelBatch *ba
 int model_logits(Graph *g, const ModelNodes *model) { return model_linear(g, model->hidden, model->head, -1); }
 
 /* Softmax cross-entropy of rows lo to hi, summed.  The maximum only keeps exp in range, so no gradient goes through it. */
-static void loss_chunk(Graph *g, const ModelNodes *model, int64_t lo, int64_t hi, int *loss, int *count) {
+static void loss_chunk(Graph *g, const ModelNodes *model, int64_t lo, int64_t hi, int *loss, int *count, int *z) {
   int logits = model_linear(g, ir_slice(g, model->hidden, 0, lo, hi), model->head, -1);
   Shape s = graph_node(g, logits)->shape, rows = SHAPE(hi - lo, 1);
   int label = ir_reshape(g, ir_slice(g, model->labels, 0, lo, hi), rows);
@@ -106,19 +146,24 @@ static void loss_chunk(Graph *g, const ModelNodes *model, int64_t lo, int64_t hi
   int lse = ir_add(g, top, ir_unary(g, OP_LOG, ir_reduce(g, OP_SUM, ir_unary(g, OP_EXP, ir_sub(g, logits, top)), 1)));
   int is_label = ir_binary(g, OP_EQ, ir_iota(g, DT_I32, s, 1), label);
   int picked = ir_reduce(g, OP_SUM, ir_select(g, is_label, logits, ir_const(g, DT_F32, 0)), 1);
-  int nll = ir_select(g, counted, ir_sub(g, lse, picked), ir_const(g, DT_F32, 0));
+  int zero = ir_const(g, DT_F32, 0), nll = ir_select(g, counted, ir_sub(g, lse, picked), zero);
   *loss = ir_sum_all(g, nll);
+  if (z) *z = ir_sum_all(g, ir_select(g, counted, ir_mul(g, lse, lse), zero));
   *count = ir_sum_all(g, ir_cast(g, DT_F32, counted));
 }
 
-void model_loss(Graph *g, const ModelNodes *model, const ModelBatch *batch, int *loss_sum, int *count) {
+static int sum(Graph *g, int before, int x) { return before < 0 ? x : ir_add(g, before, x); }
+
+void model_loss(Graph *g, const ModelNodes *model, const ModelBatch *batch, int *loss_sum, int *count, int *z_sum) {
   int64_t T = batch->sequences * batch->positions, step = batch->head_rows ? batch->head_rows : T;
   *loss_sum = *count = -1;
+  if (z_sum) *z_sum = -1;
   for (int64_t lo = 0; lo < T; lo += step) {
-    int outer = graph_enter(g, arena_printf(g->arena, "head.%lld", (long long)(lo / step)), SCOPE_CHUNK), loss, counted;
-    loss_chunk(g, model, lo, lo + step < T ? lo + step : T, &loss, &counted);
+    int outer = graph_enter(g, arena_printf(g->arena, "head.%lld", (long long)(lo / step)), SCOPE_CHUNK), loss, counted, z;
+    loss_chunk(g, model, lo, lo + step < T ? lo + step : T, &loss, &counted, z_sum ? &z : NULL);
     g->scope = outer;
-    *loss_sum = *loss_sum < 0 ? loss : ir_add(g, *loss_sum, loss);
-    *count = *count < 0 ? counted : ir_add(g, *count, counted);
+    *loss_sum = sum(g, *loss_sum, loss);
+    *count = sum(g, *count, counted);
+    if (z_sum) *z_sum = sum(g, *z_sum, z);
   }
 }

@@ -20,6 +20,7 @@ struct ModelBuild {
   const ModelBatch *batch;
   const ModelFamily *family;
   VEC(int) params;
+  int64_t drops; /* places passed so far */
 };
 
 /* Declares a parameter and loads it. */
@@ -36,8 +37,10 @@ int model_gelu_tanh(Graph *g, int x);
 void model_rope_tables(ModelBuild *m, int start, int *cosines, int *sines); /* (B,S,1,D/2) each */
 int model_rope(Graph *g, int x, int cosines, int sines);                    /* of (B,S,H,D), halves rotated as transformers does */
 
+/* x, some of whose elements are made zero, and the others larger. */
+int model_drop(ModelBuild *m, int x, double share);
 /* x + y, which is kept for the backward pass: what blocks hand on. */
-int model_residual(Graph *g, int x, int y);
+int model_residual(ModelBuild *m, int x, int y);
 
 void model_llama(ModelBuild *m, ModelNodes *model);
 void model_gpt2(ModelBuild *m, ModelNodes *model);

@@ -60,13 +60,14 @@ void model_gpt2(ModelBuild *m, ModelNodes *model) {
   Graph *g = m->g;
   int table = model_param(m, "embed", "transformer.wte.weight", SHAPE(c->vocab, c->hidden), INIT_NORMAL);
   int positions = model_param(m, "positions", "transformer.wpe.weight", SHAPE(c->max_positions, c->hidden), INIT_NORMAL);
-  int x = ir_unary(g, OP_KEEP, add_positions(m, model_embed(m, table, model), positions));
+  int x = add_positions(m, model_embed(m, table, model), positions);
+  x = ir_unary(g, OP_KEEP, model_drop(m, x, m->batch->dropout.embedding));
   for (int64_t layer = 0; layer < c->layers; layer++) {
     const char *unit = arena_printf(g->arena, "layers.%lld", (long long)layer);
     Layer l = {m, unit, arena_printf(g->arena, "transformer.h.%lld", (long long)layer)};
     int outer = graph_enter(g, unit, SCOPE_BLOCK);
-    x = model_residual(g, x, attention(&l, model, layer_norm(&l, "ln_1", x)));
-    x = model_residual(g, x, mlp(&l, layer_norm(&l, "ln_2", x)));
+    x = model_residual(m, x, attention(&l, model, layer_norm(&l, "ln_1", x)));
+    x = model_residual(m, x, mlp(&l, layer_norm(&l, "ln_2", x)));
     g->scope = outer;
   }
   Layer top = {m, "head", "transformer"};

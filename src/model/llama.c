@@ -77,14 +77,14 @@ void model_llama(ModelBuild *m, ModelNodes *model) {
   Graph *g = m->g;
   Shape norm = SHAPE(c->hidden), table = SHAPE(c->vocab, c->hidden);
   int embed = model_param(m, "embed", "model.embed_tokens.weight", table, INIT_NORMAL);
-  int x = model_embed(m, embed, model);
+  int x = model_drop(m, model_embed(m, embed, model), m->batch->dropout.embedding);
   int cosines, sines;
   model_rope_tables(m, model->start, &cosines, &sines);
   for (int64_t layer = 0; layer < c->layers; layer++) {
     Layer l = {m, arena_printf(g->arena, "layers.%lld", (long long)layer), layer};
     int outer = graph_enter(g, l.unit, SCOPE_BLOCK);
-    x = model_residual(g, x, attention(&l, model, layer_norm(&l, "input_layernorm.weight", x), cosines, sines));
-    x = model_residual(g, x, mlp(&l, layer_norm(&l, "post_attention_layernorm.weight", x)));
+    x = model_residual(m, x, attention(&l, model, layer_norm(&l, "input_layernorm.weight", x), cosines, sines));
+    x = model_residual(m, x, mlp(&l, layer_norm(&l, "post_attention_layernorm.weight", x)));
     g->scope = outer;
   }
   int out_norm = model_param(m, "head", "model.norm.weight", norm, INIT_ONE);

@@ -34,15 +34,24 @@ typedef struct ModelConfig {
   } rope;
 } ModelConfig;
 
+/* Shares that are dropped in training: of the embedded tokens, and of what each part of a block adds (Srivastava et al.,
+ * "Dropout", 2014). */
+typedef struct ModelDropout {
+  double embedding, residual;
+} ModelDropout;
+
 /* B sequences of S positions; T = B·S. */
 typedef struct ModelBatch {
   int64_t sequences, positions;
   int64_t head_rows; /* rows of logits alive at a time; 0: all T */
   bool segments;     /* a sequence may hold several: "start" says where each begins; else there is no such input */
+  ModelDropout dropout;
 } ModelBatch;
 
 /* What a model leaves in the graph.  Inputs are declared as Vars: "ids" i32 (T), "labels" i32 (T; negative: ignored),
- * "start" i32 (B,S): the first position of each position's segment, "order" i32 (T): sorts ids stably. */
+ * "start" i32 (B,S): the first position of each position's segment, "order" i32 (T): sorts ids stably.  With dropout there are
+ * "dropout_keys" i64, a key a place where something is dropped (model_drop_name), and "first_sequence" i64, the number of the
+ * batch's first sequence in its step: an element's draw is of its key and its place in the step's whole batch. */
 typedef struct ModelNodes {
   int ids, labels, start, order;
   int hidden;  /* (T,C), normed: what the head multiplies */
@@ -55,9 +64,14 @@ typedef struct ModelNodes {
 ModelNodes model_build(Graph *g, const ModelConfig *config, const ModelBatch *batch);
 
 /* Adds the head and the loss: the sum over counted tokens of -log softmax(logits)[label] (a scalar), and how many counted
- * (a scalar, f32).  Rows are split into chunks of head_rows, each a SCOPE_CHUNK, so that full logits never exist. */
-void model_loss(Graph *g, const ModelNodes *model, const ModelBatch *batch, int *loss_sum, int *count);
+ * (a scalar, f32); z_sum (NULL: none): the sum of the squares of log sum exp(logits), which a z-loss keeps near 0.  Rows are split
+ * into chunks of head_rows, each a SCOPE_CHUNK, so that full logits never exist. */
+void model_loss(Graph *g, const ModelNodes *model, const ModelBatch *batch, int *loss_sum, int *count, int *z_sum);
 int model_logits(Graph *g, const ModelNodes *model); /* (T,V), for verify and generation */
+
+int64_t model_drops(const ModelConfig *config); /* places where something may be dropped */
+enum { MODEL_DROP_NAME = 48 };
+const char *model_drop_name(int64_t place, char out[MODEL_DROP_NAME]); /* which its key is made of */
 
 /* Presets by name; NULL-terminated list of names; false when there is none of that name. */
 const char *const *model_presets(void);

@@ -45,7 +45,7 @@ static ModelBatch batch_of(const EngineOptions *o) {
           least = (o->sequences * o->positions + CHUNKS_MOST - 1) / CHUNKS_MOST;
   least = least < 128 ? 128 : least;
   rows = rows < least ? least : rows >= ROWS_GRAIN ? rows / ROWS_GRAIN * ROWS_GRAIN : rows;
-  return (ModelBatch){o->sequences, o->positions, rows};
+  return (ModelBatch){.sequences = o->sequences, .positions = o->positions, .head_rows = rows};
 }
 
 /* Compiles graph, which lies in scratch, and gives scratch back. */
@@ -64,14 +64,15 @@ static int add_micro(Engine *e, bool first, bool last, const char *name) {
   Arena *scratch = arena_open();
   ModelBatch batch = batch_of(o);
   if (o->logits) batch.head_rows = 0;
-  MicroOptions micro = {o->nominal_tokens, first, o->logits, e->states};
+  batch.dropout = o->dropout;
+  MicroOptions micro = {o->nominal_tokens, o->z_loss, first, o->logits, e->states};
   return add_take(e, scratch, graph_micro(scratch, &o->model, &batch, &micro), first, last, name);
 }
 
 static int add_update(Engine *e) {
   const EngineOptions *o = &e->options;
   Arena *scratch = arena_open();
-  UpdateOptions update = {o->adam, o->clip, o->nominal_tokens, MESH_DP_SHARD, MESH_DP_REPLICATE};
+  UpdateOptions update = {o->adam, o->clip, o->nominal_tokens, o->z_loss, MESH_DP_SHARD, MESH_DP_REPLICATE};
   if (o->on_host) e->host = host_update_open(e->arena, e->dev, e->job, e->comm, e->states, &update, o);
   const Graph *g = e->host ? graph_update_head(scratch, e->states, &update) : graph_update(scratch, e->states, &update);
   return add_take(e, scratch, g, true, true, "update");
@@ -321,6 +322,16 @@ static void copy_batch(Engine *e, const int32_t *ids, const int32_t *labels) {
 
 void engine_batch(Engine *engine, const int32_t *ids, const int32_t *labels) { copy_batch(engine, ids, labels); }
 
+void engine_place(Engine *e, int64_t step, int64_t first_sequence) {
+  int64_t n = 0, *keys = job_var(e->job, "dropout_keys", &n);
+  for (int64_t i = 0; keys && i < n; i++) {
+    char name[MODEL_DROP_NAME];
+    Rng rng = rng_make(e->options.seed, RNG_DROPOUT, model_drop_name(i, name), (uint64_t)step);
+    keys[i] = (int64_t)rng_key53(&rng);
+  }
+  if (keys) *(int64_t *)job_var(e->job, "first_sequence", NULL) = first_sequence;
+}
+
 void engine_micro(Engine *e, int64_t pass) {
   int64_t passes = e->options.passes;
   job_run(e->job, e->micro[passes == 1 ? ONLY : pass == 0 ? FIRST : pass == passes - 1 ? LAST : MIDDLE]);
@@ -356,7 +367,8 @@ StepResult engine_update_result(Engine *e) {
   const Lap *lap = &e->laps[e->told % LAPS], *before = &e->laps[(e->told + LAPS - 1) % LAPS];
   double seconds = lap->begun ? dev_event_seconds(lap->begin, lap->end) : e->told ? dev_event_seconds(before->end, lap->end) : 0;
   e->told++;
-  return (StepResult){m[METRIC_LOSS], m[METRIC_GRAD_NORM], m[METRIC_TOKENS], seconds, m[METRIC_SCALE], m[METRIC_APPLIED] != 0};
+  return (StepResult){m[METRIC_LOSS],  m[METRIC_GRAD_NORM], m[METRIC_TOKENS],      seconds,
+                      m[METRIC_SCALE], m[METRIC_Z_LOSS],    m[METRIC_APPLIED] != 0};
 }
 
 StepResult engine_update(Engine *e, int64_t step, double lr) {

@@ -17,8 +17,10 @@ typedef struct EngineOptions {
   double nominal_tokens;        /* of the global batch */
   AdamW adam;
   double clip;
-  DType moments; /* F32 or BF16 */
-  uint64_t seed; /* of the draws by which moments are rounded */
+  double z_loss;        /* its factor; 0: none */
+  ModelDropout dropout; /* of micro-steps alone */
+  DType moments;        /* F32 or BF16 */
+  uint64_t seed;        /* of the draws by which moments are rounded */
   Choices choices;
   bool compare;                       /* whether replicas can be compared */
   bool train, eval, logits, generate; /* which programs there are; logits: of the micro-step, for verify */
@@ -75,12 +77,15 @@ void engine_init_param(Engine *engine, int param, uint64_t seed); /* of one para
  * them, and sorts. */
 void engine_batch(Engine *engine, const int32_t *ids, const int32_t *labels);
 
+/* Of the next micro-step, for its dropout, if it has any: its step's number in the run, and its first sequence's in that step. */
+void engine_place(Engine *engine, int64_t step, int64_t first_sequence);
 void engine_micro(Engine *engine, int64_t pass); /* 0 … passes - 1 */
 
 typedef struct StepResult {
   double loss, grad_norm, tokens; /* tokens that counted */
   double seconds;                 /* to the end of its update, from engine_step_begin or the end of the update before */
   double scale;                   /* of the loss, in this step */
+  double z_loss;                  /* a token, with its factor; no part of loss */
   bool applied;
 } StepResult;
 /* The device's time of the step counts from here, not from the update before: something else was done in between. */

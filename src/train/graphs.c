@@ -27,9 +27,13 @@ static bool is_frozen(const StateTable *states, const char *param) {
 Graph *graph_micro(Arena *arena, const ModelConfig *model, const ModelBatch *batch, const MicroOptions *o) {
   Graph *g = graph_open(arena);
   ModelNodes nodes = model_build(g, model, batch);
-  int loss, count;
-  model_loss(g, &nodes, batch, &loss, &count);
+  int loss, count, z;
+  model_loss(g, &nodes, batch, &loss, &count, o->z_loss > 0 ? &z : NULL);
   carry_sum(g, "loss_sum", loss, o->first);
+  if (o->z_loss > 0) {
+    carry_sum(g, "z_sum", z, o->first);
+    loss = ir_add(g, loss, ir_scale(g, z, o->z_loss));
+  }
   carry_sum(g, "token_count", count, o->first);
   if (o->logits) output_logits(g, model_logits(g, &nodes));
   if (o->nominal_tokens == 0) return g;
@@ -137,20 +141,22 @@ static void update_scale(Graph *g, int scale, int finite, int apply, int looked)
 
 /* Of a step, over all ranks. */
 typedef struct Totals {
-  int loss_sum, tokens, squares;
+  int loss_sum, tokens, z_sum, squares; /* z_sum: -1 without a z-loss */
 } Totals;
 
 /* Scalars travel together.  What several ranks hold alike counts once: replicas that do not share out the update have the same
  * gradients, and of whole units (squares_whole) so has every rank. */
 static Totals sum_totals(Graph *g, const StateTable *t, const UpdateOptions *o, int squares, int squares_whole) {
-  int scalars[] = {ir_load(g, "loss_sum"), ir_load(g, "token_count"), squares};
-  bool shared = t->shards > 1 || t->across;
-  int sums = all_reduce(g, side_by_side(g, scalars, shared ? 3 : 2), o->shard, t->shards);
-  if (shared) squares = scalar_of(g, sums, 2);
-  if (shared && !t->across && t->replicas > 1) sums = ir_slice(g, sums, 0, 0, 2);
+  bool shared = t->shards > 1 || t->across, z = o->z_loss > 0;
+  int scalars[4] = {ir_load(g, "loss_sum"), ir_load(g, "token_count")}, last = 2;
+  if (z) scalars[last++] = ir_load(g, "z_sum");
+  scalars[last] = squares;
+  int sums = all_reduce(g, side_by_side(g, scalars, shared ? last + 1 : last), o->shard, t->shards);
+  if (shared) squares = scalar_of(g, sums, last);
+  if (shared && !t->across && t->replicas > 1) sums = ir_slice(g, sums, 0, 0, last);
   sums = all_reduce(g, sums, o->replicate, t->replicas);
-  if (t->across) squares = scalar_of(g, sums, 2);
-  return (Totals){scalar_of(g, sums, 0), scalar_of(g, sums, 1), ir_add(g, squares, squares_whole)};
+  if (t->across) squares = scalar_of(g, sums, last);
+  return (Totals){scalar_of(g, sums, 0), scalar_of(g, sums, 1), z ? scalar_of(g, sums, 2) : -1, ir_add(g, squares, squares_whole)};
 }
 
 /* One unit's parameters and moments.  upper: the Var of what products read of the parameters; grad: with all factors; key: of this
@@ -191,6 +197,7 @@ static Head update_head(Graph *g, const StateTable *table, const UpdateOptions *
   int zero = ir_const(g, DT_F32, 0), squares = zero, whole = zero;
   scalar_var(g, "loss_sum", VAR_CARRY, DT_F32);
   scalar_var(g, "token_count", VAR_CARRY, DT_F32);
+  if (o->z_loss > 0) scalar_var(g, "z_sum", VAR_CARRY, DT_F32);
   scalar_var(g, "updates", VAR_STATE, DT_F32);
   scalar_var(g, "lr", VAR_STEP, DT_F32);
   scalar_var(g, "loss_limit", VAR_STEP, DT_F32);
@@ -225,7 +232,8 @@ static Head update_head(Graph *g, const StateTable *table, const UpdateOptions *
   int apply = ir_binary(g, OP_AND, ir_binary(g, OP_AND, sound, some), usual);
   int updates = ir_load(g, "updates"), one = ir_const(g, DT_F32, 1);
   Head head = {adamw_shared(g, &o->adam, ir_load(g, "lr"), updates, apply), factor};
-  int metrics[METRICS] = {loss, norm, tokens, ir_cast(g, DT_F32, apply), scale};
+  int z = o->z_loss > 0 ? ir_scale(g, ir_div(g, totals.z_sum, counted), o->z_loss) : zero;
+  int metrics[METRICS] = {loss, norm, tokens, ir_cast(g, DT_F32, apply), scale, z};
   store_vector(g, "metrics", metrics, METRICS);
   ir_store(g, "updates", ir_select(g, apply, ir_add(g, updates, one), updates));
   if (table->scaled) update_scale(g, scale, finite, apply, looked);
@@ -346,7 +354,7 @@ Graph *graph_eval(Arena *arena, const ModelConfig *model, const ModelBatch *batc
   Graph *g = graph_open(arena);
   ModelNodes nodes = model_build(g, model, batch);
   int sums[2];
-  model_loss(g, &nodes, batch, &sums[0], &sums[1]);
+  model_loss(g, &nodes, batch, &sums[0], &sums[1], NULL);
   graph_var(g, (Var){.name = "eval", .class = VAR_OUTPUT, .dtype = DT_F32, .shape = SHAPE(2)});
   ir_store(g, "eval", sum_over_ranks(g, side_by_side(g, sums, 2), states, shard, replicate));
   return g;

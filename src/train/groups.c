@@ -122,7 +122,7 @@ static Graph *build_one(Arena *arena, const ModelConfig *model, ModelNodes *node
   ModelBatch one = {.sequences = 1, .positions = 1};
   int count;
   *nodes = model_build(g, model, &one);
-  model_loss(g, nodes, &one, loss, &count);
+  model_loss(g, nodes, &one, loss, &count, NULL);
   return g;
 }
 

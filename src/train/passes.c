@@ -21,6 +21,7 @@ void run_passes_of(Run *run, int64_t step, int64_t first, int64_t end) {
       if (number + row < first || number + row >= end) data_blank(run->data, row, run->ids, run->labels);
     comm_doing(run->comm, false, "%s", "");
     engine_batch(run->engine, run->ids, run->labels);
+    engine_place(run->engine, step, (pass * D + d) * b->micro);
     prof_span_end(run->prof);
     engine_micro(run->engine, pass);
   }

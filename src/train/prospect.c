@@ -46,6 +46,7 @@ static void open_engine(Prospect *p) {
   p->comm = comm_plan_nodes(p->site.ranks, p->site.per_node);
   p->mesh = setup_mesh(c, p->comm);
   EngineOptions o = setup_options(c, &p->model, c->cpu.threads ? (int)c->cpu.threads : comm_core_share(p->comm));
+  o.dropout = setup_dropout(c, &p->model);
   o.sequences = p->batch.micro;
   o.passes = p->batch.passes;
   o.nominal_tokens = (double)p->batch.tokens;

@@ -153,6 +153,17 @@ static OffloadOptions offload_of(const Config *c) {
   return o;
 }
 
+ModelDropout setup_dropout(const Config *c, const ModelConfig *model) {
+  if (c->train.attention_dropout > 0)
+    config_fail(c, "train.attention_dropout", "train.attention_dropout: 0", "no attention here drops anything");
+  if (model->dropout.attention > 0 && !config_given(c, "train.attention_dropout"))
+    config_fail(c, c->model.config ? "model.config" : "model.from", "train.attention_dropout: 0 trains without",
+                "the model's config drops %g within attention (attn_pdrop or attention_dropout), which is not built",
+                model->dropout.attention);
+  if (config_given(c, "train.dropout")) return (ModelDropout){c->train.dropout, c->train.dropout};
+  return (ModelDropout){model->dropout.embedding, model->dropout.residual};
+}
+
 EngineOptions setup_options(const Config *c, const ModelConfig *model, int threads) {
   bool exchanges = c->device.kind == DEVICE_KIND_CUDA && c->gpu.reductions == GATHERS_COPY;
   return (EngineOptions){
@@ -162,6 +173,7 @@ EngineOptions setup_options(const Config *c, const ModelConfig *model, int threa
                 c->parallel.hybrid_optimizer == HYBRID_SHARD,
       .adam = {c->train.beta1, c->train.beta2, c->train.eps, c->train.weight_decay},
       .clip = c->train.grad_clip,
+      .z_loss = c->train.z_loss,
       .moments = types[c->precision.moments],
       .seed = (uint64_t)c->run.seed,
       .choices = {.forget = forgets[c->memory.recompute.choice],

@@ -17,6 +17,9 @@ ModelConfig setup_model_from_hf(const HfConfig *hf);
 HfConfig setup_model_to_hf(const ModelConfig *model);
 
 /* Everything but the programs wanted (train, eval, …), the batch and watch. */
+/* What train.dropout says, or else the model's own; input errors where attention is to drop something. */
+ModelDropout setup_dropout(const Config *c, const ModelConfig *model);
+
 EngineOptions setup_options(const Config *c, const ModelConfig *model, int threads);
 
 /* profile.steps that the run does not have are an input error; total_steps: its length. */

@@ -120,6 +120,7 @@ static EngineOptions settle(Run *run) {
   const Machine *machine = dev_card(run->dev, &card) ? machine_of_card(card.name) : NULL;
   if (machine && c->precision.compute == PRECISION_BF16) run->shape.speed.peak = machine->narrow;
   EngineOptions o = setup_options(c, &run->model, threads);
+  o.dropout = setup_dropout(c, &run->model);
   o.sequences = run->batch.micro;
   o.passes = run->batch.passes;
   o.nominal_tokens = (double)run->batch.tokens;

@@ -44,6 +44,7 @@ static double value_of(const Case *c, const StateTable *t, const Var *var, int64
     Rng rng = rng_make(1, RNG_ROUND, t->units[i].name, c->step);
     return (double)rng_key53(&rng);
   }
+  if (!strcmp(var->name, "loss_limit") || !strcmp(var->name, "norm_limit")) return INFINITY;
   if (!slash) return 1;
   Rng rng = rng_make(c->step, RNG_TEST, var->name, 0);
   double x = (float)rng_normal(&rng, (uint64_t)(c->rank * shape_size(&var->shape) + i));
