@@ -62,8 +62,7 @@ void added_close(Added *a) {
   if (a) regex_close(a->word);
 }
 
-/* --- search
- * ----------------------------------------------------------------------------------------------------------------------- */
+/* --- search ---------------------------------------------------------------------------------------------------------------- */
 
 /* The longest token at `at`, or NULL. */
 static const AddedToken *longest(const Added *a, const char *text, size_t n, size_t at) {

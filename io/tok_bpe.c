@@ -52,7 +52,7 @@ struct BpeWork {
   Cached *cache;
 };
 
-/* --- tables ----------------------------------------------------------------------------------------------------------------- */
+/* --- tables ---------------------------------------------------------------------------------------------------------------- */
 
 static uint64_t mix(uint64_t x) {
   x ^= x >> 32;
@@ -128,7 +128,7 @@ void bpe_start(Bpe *b, const BpeOptions *options) {
   for (int c = 0; c < 128; c++) b->ascii[c] = bpe_find(b, &(char){(char)c}, 1);
 }
 
-/* --- a thread's room ---------------------------------------------------------------------------------------------------------- */
+/* --- a thread's room ------------------------------------------------------------------------------------------------------- */
 
 BpeWork *bpe_work_open(void) {
   BpeWork *w = xmalloc(sizeof *w);
@@ -151,7 +151,7 @@ static void reserve_symbols(BpeWork *w, size_t n) {
   w->symbols = xrealloc(w->symbols, sizeof *w->symbols * (size_t)w->symbols_cap);
 }
 
-/* --- symbols ------------------------------------------------------------------------------------------------------------------ */
+/* --- symbols --------------------------------------------------------------------------------------------------------------- */
 
 static int32_t add_symbol(BpeWork *w, int32_t n, int32_t id) {
   w->symbols[n] = (Symbol){id, n - 1, n + 1};
@@ -216,7 +216,7 @@ static void cut_characters(Cut *cut, const char *word, size_t n) {
   }
 }
 
-/* --- joining ------------------------------------------------------------------------------------------------------------------ */
+/* --- joining --------------------------------------------------------------------------------------------------------------- */
 
 static void join(Symbol *s, int32_t at, int32_t n, int32_t joined) {
   int32_t right = s[at].next, behind = s[right].next;
@@ -313,5 +313,5 @@ void bpe_word(const Bpe *b, BpeWork *w, const char *word, size_t n, Ids *ids) {
   c->n = (uint8_t)n;
   c->n_ids = (uint8_t)(ids->n - first);
   memcpy(c->word, word, n);
-  memcpy(c->ids, ids->at + first, sizeof *ids->at * c->n_ids);
+  if (c->n_ids) memcpy(c->ids, ids->at + first, sizeof *ids->at * c->n_ids);
 }

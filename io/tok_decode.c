@@ -34,8 +34,7 @@ static const char *text_of(const Row *r, int64_t i, size_t *n) {
   return r->text.at + start;
 }
 
-/* --- ByteLevel
- * ---------------------------------------------------------------------------------------------------------------------- */
+/* --- ByteLevel ------------------------------------------------------------------------------------------------------------- */
 
 /* The alphabet: bytes that print stand for themselves, the 68 others are characters from U+0100 on (openai/gpt-2, src/encoder.py).
  */
@@ -89,8 +88,7 @@ static void apply_byte_level(const Decode *d, const Row *in, bool raw, Row *out)
   end_text(out);
 }
 
-/* --- ByteFallback
- * ------------------------------------------------------------------------------------------------------------------- */
+/* --- ByteFallback ---------------------------------------------------------------------------------------------------------- */
 
 int fallback_byte(const char *at, size_t n) {
   if (n != 6 || memcmp(at, "<0x", 3) || !isxdigit((unsigned char)at[3]) || !isxdigit((unsigned char)at[4]) || at[5] != '>')
@@ -131,8 +129,7 @@ static void apply_byte_fallback(const Decode *d, const Row *in, bool raw, Row *o
   text_close(&bytes);
 }
 
-/* --- the others
- * ----------------------------------------------------------------------------------------------------------------------- */
+/* --- the others ------------------------------------------------------------------------------------------------------------ */
 
 static void apply_fuse(const Decode *d, const Row *in, bool raw, Row *out) {
   (void)d, (void)raw;

@@ -9,7 +9,7 @@
 #include "io/tokenizer.h"
 #include "src/base/vec.h"
 
-/* --- formats ------------------------------------------------------------------------------------------------------------------ */
+/* --- formats --------------------------------------------------------------------------------------------------------------- */
 
 typedef struct TokFormat {
   const char *name;
@@ -44,7 +44,7 @@ bool try_sp_check(const char *bytes, size_t n, Why *why);
 
 enum { TOK_IDS_MOST = 1 << 24 }; /* of files: an id above is a damaged file */
 
-/* --- added tokens: texts that are found before anything else looks ---------------------------------------------------------- */
+/* --- added tokens: texts that are found before anything else looks --------------------------------------------------------- */
 
 typedef struct AddedToken {
   const char *text; /* as it is searched for */
@@ -63,8 +63,7 @@ void added_close(Added *a);
 typedef bool AddedVisit(void *self, int32_t id, const char *text, size_t n, bool first);
 bool added_walk(const Added *a, RegexWork *w, const char *text, size_t n, AddedVisit *visit, void *self);
 
-/* --- stages of a tokenizer.json ------------------------------------------------------------------------------------------------
- */
+/* --- stages of a tokenizer.json -------------------------------------------------------------------------------------------- */
 
 typedef struct Normal Normal;
 typedef struct Split Split;
@@ -133,8 +132,7 @@ int fallback_byte(const char *at, size_t n);
 int byte_of_char(uint32_t c);
 uint32_t char_of_byte(unsigned char byte);
 
-/* --- reading JSON
- * ------------------------------------------------------------------------------------------------------------------ */
+/* --- reading JSON ---------------------------------------------------------------------------------------------------------- */
 
 /* {"type": …} of a component; keys lists its other fields, "a b c".  False: another field is there. */
 bool tok_check_keys(const json_t *json, const char *keys, Why *why);

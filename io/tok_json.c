@@ -34,8 +34,7 @@ typedef struct JsonWork {
   Ids *ids;
 } JsonWork;
 
-/* --- reading JSON ----------------------------------------------------------------------------------------------------------------
- */
+/* --- reading JSON ---------------------------------------------------------------------------------------------------------- */
 
 bool tok_check_keys(const json_t *json, const char *keys, Why *why) {
   const char *key;
@@ -96,8 +95,7 @@ bool tok_pattern(Arena *arena, const json_t *json, Regex **regex, Why *why) {
   return try_regex_open(is, n, text ? REGEX_LITERAL : REGEX_ONIGURUMA, regex, why);
 }
 
-/* --- model
- * ------------------------------------------------------------------------------------------------------------------------- */
+/* --- model ----------------------------------------------------------------------------------------------------------------- */
 
 static bool is_set(const json_t *model, const char *key) {
   const json_t *value = json_object_get(model, key);
@@ -228,8 +226,7 @@ static bool read_model(Tokenizer *t, TokJson *j, const json_t *model, Why *why) 
   return true;
 }
 
-/* --- added tokens
- * --------------------------------------------------------------------------------------------------------------------- */
+/* --- added tokens ---------------------------------------------------------------------------------------------------------- */
 
 /* Before the model, since there must be room for their ids. */
 static bool read_tokens(Arena *arena, TokJson *j, const json_t *all, Why *why) {
@@ -301,8 +298,7 @@ static int32_t find_token(const Tokenizer *t, const TokJson *j, const char *text
   return -1;
 }
 
-/* --- roles and template
- * -------------------------------------------------------------------------------------------------------------- */
+/* --- roles and template ---------------------------------------------------------------------------------------------------- */
 
 /* Where no file beside tells: names by which roles usually go, the likelier first. */
 static const char *const usual[TOKENIZER_ROLES][8] = {
@@ -371,8 +367,7 @@ static bool read_post_processor(Tokenizer *t, const json_t *json, int depth, Why
   return true;
 }
 
-/* --- the whole
- * ------------------------------------------------------------------------------------------------------------------------ */
+/* --- the whole ------------------------------------------------------------------------------------------------------------- */
 
 static bool build(Tokenizer *t, TokJson *j, const json_t *root, Why *why) {
   Why reason;

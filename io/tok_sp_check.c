@@ -52,8 +52,7 @@ static bool read_field(Wire *w, Field *f) {
   return true;
 }
 
-/* --- pieces
- * --------------------------------------------------------------------------------------------------------------------------- */
+/* --- pieces ---------------------------------------------------------------------------------------------------------------- */
 
 typedef struct Pieces {
   Arena *arena;
@@ -81,8 +80,7 @@ static bool check_piece(Pieces *p, Wire piece, Why *why) {
   return true;
 }
 
-/* --- table of characters
- * --------------------------------------------------------------------------------------------------------------- */
+/* --- table of characters --------------------------------------------------------------------------------------------------- */
 
 /* u32 size of the double array in bytes, its units, and texts that end with a NUL, which values are offsets into. */
 static bool check_charsmap(Wire map, Why *why) {
@@ -113,8 +111,7 @@ static bool check_normalizer(Wire spec, Why *why) {
   return spec.at == spec.end || why_not(why, "its normalizer is damaged");
 }
 
-/* --- the model
- * -------------------------------------------------------------------------------------------------------------------------- */
+/* --- the model ------------------------------------------------------------------------------------------------------------- */
 
 static int32_t count_pieces(Wire model) {
   Field f;

@@ -18,8 +18,7 @@ struct TokenizerWork {
   void *work;
 };
 
-/* --- ids
- * ---------------------------------------------------------------------------------------------------------------------------- */
+/* --- ids ------------------------------------------------------------------------------------------------------------------- */
 
 void ids_add(Ids *ids, const int32_t *more, int64_t n) {
   if (ids->n + n > ids->cap) {
@@ -36,8 +35,7 @@ void ids_close(Ids *ids) {
   *ids = (Ids){0};
 }
 
-/* --- bytes
- * -------------------------------------------------------------------------------------------------------------------------- */
+/* --- bytes ----------------------------------------------------------------------------------------------------------------- */
 
 static bool open_bytes(Tokenizer *t, char *bytes, size_t n, const char *pattern, Why *why) {
   (void)bytes, (void)n;
@@ -93,8 +91,7 @@ static bool silent_none(const Tokenizer *t, int32_t id) {
 const TokFormat tok_bytes = {"bytes",      open_bytes,   NULL,    open_no_work, close_no_work,
                              encode_bytes, decode_bytes, has_all, silent_none,  piece_of_byte};
 
-/* --- which format
- * ------------------------------------------------------------------------------------------------------------------ */
+/* --- which format ---------------------------------------------------------------------------------------------------------- */
 
 static bool looks_json(const char *bytes, size_t n) {
   size_t at = 0;
@@ -161,38 +158,51 @@ bool tokenizer_is_there(const char *path) {
   return there;
 }
 
-static bool open_file(Tokenizer *t, const char *path, const char *pattern, Why *why) {
-  size_t n = 0;
-  bool is_bytes = !strcmp(path, "bytes");
-  char *bytes = is_bytes ? NULL : read_whole(t, path, &n, why);
-  if (!is_bytes && !bytes) return false;
-  if (is_bytes) t->path = "bytes";
-  t->format = is_bytes ? &tok_bytes : format_of(bytes, n);
+/* bytes may be changed.  Consumes nothing. */
+static bool parse(Tokenizer *t, const TokFormat *format, char *bytes, size_t n, const char *pattern, Why *why) {
+  t->format = format;
   Sha256 hash;
   sha256_init(&hash);
-  sha256_add_text(&hash, t->format->name);
+  sha256_add_text(&hash, format->name);
   sha256_add_text(&hash, pattern ? pattern : "");
   if (n) sha256_add(&hash, bytes, n);
   sha256_hex(&hash, t->hash);
   Why reason;
-  bool ok = t->format->open(t, bytes, n, pattern, &reason);
-  free(bytes);
+  bool ok = format->open(t, bytes, n, pattern, &reason);
   if (ok && t->vocab < 1) ok = why_not(&reason, "it has no pieces");
   return ok || why_not(why, "%s: %s", t->path, reason.text);
 }
 
-bool try_tokenizer_open(const char *path, const char *pattern, Tokenizer **tokenizer, Why *why) {
+static Tokenizer *start(void) {
   Arena *arena = arena_open();
   Tokenizer *t = arena_new(arena, Tokenizer);
   t->arena = arena;
   for (int role = 0; role < TOKENIZER_ROLES; role++) t->special[role] = -1;
-  bool ok = open_file(t, path, pattern, why);
-  if (!ok) {
-    tokenizer_close(t);
-    t = NULL;
-  }
-  *tokenizer = t;
+  return t;
+}
+
+static bool finish(bool ok, Tokenizer *t, Tokenizer **tokenizer) {
+  if (!ok) tokenizer_close(t);
+  *tokenizer = ok ? t : NULL;
   return ok;
+}
+
+bool try_tokenizer_open(const char *path, const char *pattern, Tokenizer **tokenizer, Why *why) {
+  Tokenizer *t = start();
+  size_t n = 0;
+  char *bytes = NULL;
+  t->path = "bytes";
+  if (!strcmp(path, "bytes")) return finish(parse(t, &tok_bytes, NULL, 0, pattern, why), t, tokenizer);
+  bool ok = (bytes = read_whole(t, path, &n, why)) && parse(t, format_of(bytes, n), bytes, n, pattern, why);
+  free(bytes);
+  return finish(ok, t, tokenizer);
+}
+
+bool try_tokenizer_parse(const char *path, const char *bytes, size_t n, const char *pattern, Tokenizer **tokenizer, Why *why) {
+  Tokenizer *t = start();
+  char *copy = arena_strndup(t->arena, bytes, n);
+  t->path = arena_strdup(t->arena, path);
+  return finish(parse(t, format_of(copy, n), copy, n, pattern, why), t, tokenizer);
 }
 
 void tokenizer_close(Tokenizer *t) {
@@ -203,8 +213,7 @@ void tokenizer_close(Tokenizer *t) {
   arena_close(t->arena);
 }
 
-/* --- use
- * ------------------------------------------------------------------------------------------------------------------------------ */
+/* --- use ------------------------------------------------------------------------------------------------------------------- */
 
 const char *tokenizer_path(const Tokenizer *t) { return t->path; }
 const char *tokenizer_kind(const Tokenizer *t) { return t->format->name; }

@@ -35,6 +35,8 @@ void ids_close(Ids *ids);
  * that is not known is an error that names it. */
 bool tokenizer_is_there(const char *path); /* whether it would be looked at, not whether it is one */
 bool try_tokenizer_open(const char *path, const char *pattern, Tokenizer **tokenizer, Why *why);
+/* The same of a file's n bytes; path says where others would lie beside it. */
+bool try_tokenizer_parse(const char *path, const char *bytes, size_t n, const char *pattern, Tokenizer **tokenizer, Why *why);
 void tokenizer_close(Tokenizer *t); /* NULL is fine */
 
 const char *tokenizer_path(const Tokenizer *t); /* of the file; "bytes" */

@@ -62,8 +62,7 @@ static int tokenize_bytes(int argc, char **argv) {
   return 0;
 }
 
-/* --- with a tokenizer ----------------------------------------------------------------------------------------------------------
- */
+/* --- with a tokenizer ------------------------------------------------------------------------------------------------------ */
 
 Tokenizer *tokenize_open(const char *path, const char *pattern, const char *how) {
   Tokenizer *t;

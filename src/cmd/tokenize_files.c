@@ -50,8 +50,7 @@ static TokenNote shard_note(const Job *j, int i) {
   return note;
 }
 
-/* --- before anything is written
- * --------------------------------------------------------------------------------------------------- */
+/* --- before anything is written -------------------------------------------------------------------------------------------- */
 
 static void make_folder(const Job *j) {
   const char *slash = strrchr(j->o->out, '/');
@@ -101,8 +100,7 @@ static bool *find_made(Job *j, Totals *totals) {
   return made;
 }
 
-/* --- work
- * --------------------------------------------------------------------------------------------------------------------------- */
+/* --- work ------------------------------------------------------------------------------------------------------------------ */
 
 static void speak(void *self, int64_t nbytes, int64_t tokens) {
   Job *j = self;

@@ -6,6 +6,7 @@ pre-tokenizer, decoder and flag of an added token comes up; ROUNDS texts go thro
 77 where a library is missing."""
 import json
 import random
+import re
 import subprocess
 import sys
 
@@ -55,12 +56,13 @@ def run(command, path, lines, *more):
     return [json.loads(line) for line in done.stdout.split("\n") if line]
 
 
-wrong = 0
+wrong = compared = 0
 
 
 def compare(name, path, encode, decode, more=(), tie=lambda a, b: False):
     """encode: texts to lists of ids; decode: lists of ids to texts; tie: whether the library might as well have said b."""
-    global wrong
+    global wrong, compared
+    compared += 1
     texts = [text() for _ in range(rounds)]
     theirs = encode(texts)
     ours = run("tokenize", path, texts, "--print", *more)
@@ -71,7 +73,8 @@ def compare(name, path, encode, decode, more=(), tie=lambda a, b: False):
             break
     known = sorted({i for ids in theirs for i in ids})
     lists = theirs[: rounds // 2] + [[rng.choice(known) for _ in range(rng.randint(0, 9))] for _ in range(rounds // 4)]
-    for ids, a, b in zip(lists, decode(lists), run("detokenize", path, lists)):
+    pattern = more if "--pattern" in more else ()
+    for ids, a, b in zip(lists, decode(lists), run("detokenize", path, lists, *pattern)):
         if a != b:
             print(f"{name}: {ids}\n  theirs {a!r}\n  ours   {b!r}")
             wrong += 1
@@ -175,5 +178,30 @@ for name in ("sp-bpe", "sp-unigram"):
     score = lambda ids: sum(model.get_score(i) for i in ids)  # noqa: E731
     compare(name, f"{golden}/{name}.model", model.encode, model.decode,
             tie=lambda a, b: "unigram" in name and model.decode(a) == model.decode(b) and abs(score(a) - score(b)) < 1e-3)
-print(f"{len(kinds) + 6} tokenizers, {rounds} texts each: {wrong} differ" if wrong else f"ok: {len(kinds) + 6} tokenizers, {rounds} texts each")
+try:
+    import base64
+
+    import tiktoken
+    from tiktoken_ext import openai_public
+except ImportError:
+    print("note  no tiktoken in this Python")
+else:
+    byte_of = {char: byte for byte, char in zip([*range(33, 127), *range(161, 173), *range(174, 256)], map(chr, [*range(33, 127), *range(161, 173), *range(174, 256)]))}
+    byte_of.update({chr(256 + i): b for i, b in enumerate(b for b in range(256) if chr(b) not in byte_of)})
+    vocab = json.load(open(f"{golden}/gpt2-style.json"))["model"]["vocab"]
+    ranks = {bytes(byte_of[c] for c in piece): i for piece, i in vocab.items() if i}
+    with open("x.tiktoken", "wb") as out:
+        out.writelines(base64.b64encode(piece) + b" %d\n" % i for piece, i in ranks.items())
+    # The patterns as the library has them; it would fetch the ranks, so only the texts are taken from its source.
+    source = open(openai_public.__file__).read()
+    families = {"gpt2": re.search(r"r50k_pat_str = \(\s*r\"\"\"(.*?)\"\"\"", source, re.S)[1],
+                "cl100k_base": re.search(r"def cl100k_base.*?r\"\"\"(.*?)\"\"\"", source, re.S)[1],
+                "o200k_base": "|".join(re.findall(r"r\"\"\"(.*?)\"\"\"", source[source.index("def o200k_base"):])[:7]),
+                "llama3": LLAMA3, "qwen": QWEN, "[a-z]+|[^a-z]": "[a-z]+|[^a-z]"}
+    for name, pattern in families.items():
+        encoding = tiktoken.Encoding(name, pat_str=pattern, mergeable_ranks=ranks, special_tokens={})
+        compare(name, "x.tiktoken", lambda texts: [encoding.encode_ordinary(x) for x in texts],
+                lambda lists: [encoding.decode(ids) for ids in lists], ["--pattern", name])
+
+print(f"{compared} tokenizers, {rounds} texts each: {wrong} differ" if wrong else f"ok: {compared} tokenizers, {rounds} texts each")
 sys.exit(wrong > 0)

@@ -5,6 +5,7 @@
 #include <string.h>
 
 #include "io/json.h"
+#include "io/tok_impl.h"
 #include "io/tokenizer.h"
 #include "io/utf8.h"
 #include "src/base/arena.h"
@@ -41,8 +42,7 @@ static void encode(TokenizerWork *w, const char *text, size_t n, Ids *ids) {
   if (!try_tokenizer_encode(w, text, n, ids, &why)) check_failed(__FILE__, __LINE__, "%s", why.text);
 }
 
-/* --- golden
- * ------------------------------------------------------------------------------------------------------------------------ */
+/* --- golden ---------------------------------------------------------------------------------------------------------------- */
 
 static void check_row(const Tokenizer *t, TokenizerWork *w, const json_t *row, size_t i) {
   const json_t *text = json_object_get(row, "text"), *want = json_object_get(row, "ids"),
@@ -87,8 +87,59 @@ TEST(sentencepiece_of_a_published_model) {
     check_golden(path, "llama2.golden.json");
 }
 
-/* --- round trips
- * --------------------------------------------------------------------------------------------------------------------- */
+/* --- tiktoken -------------------------------------------------------------------------------------------------------------- */
+
+static void add_base64(const Text *bytes, Text *out) {
+  static const char digits[] = "ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789+/";
+  for (size_t i = 0; i < bytes->n; i += 3) {
+    uint32_t bits = 0;
+    for (size_t k = 0; k < 3; k++) bits = bits << 8 | (i + k < bytes->n ? (unsigned char)bytes->at[i + k] : 0);
+    for (size_t k = 0; k < 4; k++) text_add(out, k > bytes->n - i ? "=" : &digits[bits >> (18 - 6 * k) & 63], 1);
+  }
+}
+
+/* The pieces of a byte-level tokenizer.json as a tiktoken file: their ids are in the order of the merges. */
+static void write_ranks(const char *json_path, const char *path) {
+  Text out = {0}, bytes = {0};
+  json_t *root = json_parse_file(json_path, NULL), *id;
+  const char *piece;
+  json_object_foreach(json_object_get(json_object_get(root, "model"), "vocab"), piece, id) {
+    if (json_integer_value(id) == 0) continue; /* the special one */
+    bytes.n = 0;
+    for (const char *at = piece; *at;) {
+      uint32_t c;
+      at += utf8_read(at, &c);
+      text_add(&bytes, &(char){(char)byte_of_char(c)}, 1);
+    }
+    add_base64(&bytes, &out);
+    text_printf(&out, " %lld\n", (long long)json_integer_value(id));
+  }
+  CHECK(try_file_write(path, out.at, out.n, NULL));
+  text_close(&out);
+  text_close(&bytes);
+  json_decref(root);
+}
+
+TEST(a_tiktoken_file_of_the_same_pieces_gives_the_same_ids) {
+  char path[4096];
+  snprintf(path, sizeof path, "%s/x.tiktoken", check_folder());
+  write_ranks(golden("gpt2-style.json"), path);
+  Tokenizer *t;
+  Why why;
+  EXPECT(!try_tokenizer_open(path, NULL, &t, &why) && strstr(why.text, "1023 ranks are no family's that is known"));
+  if (!try_tokenizer_open(path, "gpt2", &t, &why)) check_failed(__FILE__, __LINE__, "%s", why.text);
+  EXPECT(tokenizer_special(t, TOKENIZER_EOS) == 50256 && tokenizer_vocab(t) == 50257 && !tokenizer_has(t, 2000));
+  TokenizerWork *w = tokenizer_work_open(t);
+  json_t *all = json_parse_file(golden("gpt2-style.golden.json"), &why);
+  for (size_t i = 0; i < json_array_size(all); i++) /* special tokens are text to tiktoken */
+    if (!strstr(json_string_value(json_object_get(json_array_get(all, i), "text")), "<|endoftext|>"))
+      check_row(t, w, json_array_get(all, i), i);
+  json_decref(all);
+  tokenizer_work_close(w);
+  tokenizer_close(t);
+}
+
+/* --- round trips ----------------------------------------------------------------------------------------------------------- */
 
 /* Encodes and decodes; true when the bytes are the same again. */
 static bool comes_back(const Tokenizer *t, TokenizerWork *w, const char *text, size_t n) {
@@ -173,8 +224,7 @@ TEST(bytes_that_are_no_text_are_shown_as_the_libraries_do) {
   }
 }
 
-/* --- length
- * --------------------------------------------------------------------------------------------------------------------------- */
+/* --- length ---------------------------------------------------------------------------------------------------------------- */
 
 static double seconds_of(TokenizerWork *w, const char *text, size_t n) {
   Ids ids = {0};

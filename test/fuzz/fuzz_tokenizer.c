@@ -1,0 +1,108 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* tokenizer.json, *.tiktoken and SentencePiece models: refused with a reason, or fit to encode and decode with. */
+#include <stdlib.h>
+#include <string.h>
+
+#include "io/tokenizer.h"
+#include "src/base/module.h"
+#include "test/fuzz/fuzz.h"
+
+enum { VOCAB_TRIED = 600 };
+
+static void use(const Tokenizer *t) {
+  static const char text[] =
+      "  The quick <|endoftext|> brown\0 fox's 1234567 caf\xc3\xa9 \xe6\x97\xa5\xe6\x9c\xac \xff\xe2\x82 </s>\n\n";
+  TokenizerWork *w = tokenizer_work_open(t);
+  Ids ids = {0};
+  Text out = {0};
+  if (try_tokenizer_encode(w, text, sizeof text - 1, &ids, NULL))
+    for (int64_t i = 0; i < ids.n; i++) CHECK(tokenizer_has(t, ids.at[i]));
+  for (int32_t id = -1; id < VOCAB_TRIED; id++) ids_add(&ids, &id, 1);
+  for (int raw = 0; raw < 2; raw++) tokenizer_decode(t, ids.at, ids.n, raw, &out);
+  tokenizer_show(t, ids.at, ids.n, &out);
+  text_close(&out);
+  ids_close(&ids);
+  tokenizer_work_close(w);
+}
+
+static void read_and_use(const uint8_t *bytes, size_t n) {
+  Tokenizer *t;
+  Why why = {""};
+  bool ok = try_tokenizer_parse("/dev/null/tokenizer", (const char *)bytes, n, n % 2 ? NULL : "gpt2", &t, &why);
+  if (!ok) ok = try_tokenizer_parse("/dev/null/tokenizer", (const char *)bytes, n, NULL, &t, &why);
+  CHECK(ok || *why.text);
+  if (!ok) return;
+  use(t);
+  tokenizer_close(t);
+}
+
+/* Small ones, so that a change hits what matters; and the golden models. */
+#define MODEL                                                                                                                      \
+  "\"model\":{\"type\":\"BPE\",\"unk_token\":\"u\",\"byte_fallback\":true,\"vocab\":{\"u\":0,\"a\":1,\"b\":2,\"ab\":3,"            \
+  "\"\\u2581\":4},\"merges\":[\"a b\"]}"
+
+static int seeds(Arena *arena, FuzzBytes out[FUZZ_SEEDS]) {
+  static const char *const small[] = {
+      "{\"version\":\"1.0\",\"added_tokens\":[{\"id\":0,\"content\":\"u\",\"lstrip\":true,\"rstrip\":true,\"single_word\":true,"
+      "\"normalized\":true,\"special\":true}],\"normalizer\":{\"type\":\"Sequence\",\"normalizers\":[{\"type\":\"Prepend\","
+      "\"prepend\":\"\\u2581\"},{\"type\":\"Replace\",\"pattern\":{\"String\":\" \"},\"content\":\"\\u2581\"},{\"type\":\"NFKC\"},"
+      "{\"type\":\"Lowercase\"},{\"type\":\"Strip\",\"strip_left\":true,\"strip_right\":true}]},\"decoder\":{\"type\":\"Sequence\","
+      "\"decoders\":[{\"type\":\"Replace\",\"pattern\":{\"Regex\":\"\\u2581+\"},\"content\":\" "
+      "\"},{\"type\":\"ByteFallback\"},{\"type\":"
+      "\"Fuse\"},{\"type\":\"Strip\",\"content\":\" \",\"start\":1,\"stop\":0}]}," MODEL "}",
+      "{\"pre_tokenizer\":{\"type\":\"Sequence\",\"pretokenizers\":[{\"type\":\"Digits\",\"individual_digits\":true},{\"type\":"
+      "\"Split\","
+      "\"pattern\":{\"Regex\":\"(?i:'s|'t)|[^\\\\r\\\\n\\\\p{L}]?\\\\p{L}+|\\\\s+(?!\\\\S)\"},\"behavior\":\"MergedWithNext\","
+      "\"invert\":"
+      "false},{\"type\":\"Punctuation\"},{\"type\":\"ByteLevel\",\"add_prefix_space\":true,\"use_regex\":true}]},\"decoder\":{"
+      "\"type\":"
+      "\"ByteLevel\"},"
+      "\"model\":{\"vocab\":{\"a\":0,\"b\":1,\"ab\":2},\"merges\":[[\"a\",\"b\"]],\"ignore_merges\":true}}",
+      "{\"pre_tokenizer\":{\"type\":\"Metaspace\",\"replacement\":\"\\u2581\",\"prepend_scheme\":\"first\",\"split\":true},"
+      "\"decoder\":"
+      "{\"type\":\"Metaspace\",\"replacement\":\"\\u2581\"},\"post_processor\":{\"type\":\"TemplateProcessing\",\"single\":[{"
+      "\"SpecialToken\":"
+      "{\"id\":\"u\",\"type_id\":0}},{\"Sequence\":{\"id\":\"A\",\"type_id\":0}}],\"special_tokens\":{\"u\":{\"id\":\"u\",\"ids\":["
+      "0]}}}," MODEL "}"};
+  const char *build = getenv("builddir");
+  int n = 0;
+  module_look_in(build ? build : ".");
+  for (size_t i = 0; i < sizeof small / sizeof *small; i++) out[n++] = fuzz_text(small[i]);
+  Text ranks = {0};
+  for (int b = 0; b < 256; b++) { /* all bytes, which a tiktoken file must have */
+    static const char digits[] = "ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789+/";
+    text_printf(&ranks, "%c%c== %d\n", digits[b >> 2], digits[(b & 3) << 4], b);
+  }
+  text_printf(&ranks, "YWI= 256\nIHRoZQ== 257\n");
+  out[n++] = fuzz_text(arena_strdup(arena, ranks.at));
+  text_close(&ranks);
+  out[n++] = fuzz_file(arena, "test/golden/tokenizers/sp-bpe.model");
+  out[n++] = fuzz_file(arena, "test/golden/tokenizers/sp-unigram.model");
+  return n;
+}
+
+static const char *const words[] = {"null",
+                                    "true",
+                                    "false",
+                                    "0",
+                                    "-1",
+                                    "16777215",
+                                    "99999999999",
+                                    "[]",
+                                    "{}",
+                                    "\"\"",
+                                    "\"type\":\"Sequence\"",
+                                    "\"type\":\"NFC\"",
+                                    "\"type\":\"Whitespace\"",
+                                    "\"behavior\":\"Contiguous\"",
+                                    "\"Regex\":\"(a|aa)+$\"",
+                                    "\"Regex\":\"[[:alpha:]]*\"",
+                                    "\"Regex\":\"(?R)\"",
+                                    "\"String\":\"\"",
+                                    "\\u0000",
+                                    "\\uffff",
+                                    "<0xFF>",
+                                    " 3000000\n",
+                                    NULL};
+
+const FuzzTarget fuzz_target = {"a_tokenizer_is_read_or_refused", read_and_use, seeds, words, 1 << 19};
