@@ -91,7 +91,8 @@ static void print_memory(const Prospect *p) {
     else
       printf(" %s %s,", memory_class_names[i], amount(text, nbytes, unit));
   }
-  if (p->reserve > 0) printf(" driver and libraries %s,", amount(text, p->reserve, unit));
+  const char *beside = p->config->device.kind == DEVICE_KIND_CUDA ? "driver and libraries" : "the process";
+  if (p->reserve >= least) printf(" %s %s,", beside, amount(text, p->reserve, unit));
   printf(" other %s\n", amount(text, other, unit));
   print_elsewhere("the host's memory", p->host, p->site.per_node);
   print_elsewhere("files", p->files, p->site.per_node);

@@ -41,6 +41,9 @@ static void forecast(Prospect *p) {
   p->timed = p->site.machine && !p->step.unknown;
 }
 
+/* Of a rank on a CPU: the compiled programs' tables, pages of code that training touches, open files, huge pages' rounding. */
+static const double process_bytes = 8 << 20;
+
 static void open_engine(Prospect *p) {
   const Config *c = p->config;
   p->comm = comm_plan_nodes(p->site.ranks, p->site.per_node);
@@ -75,7 +78,7 @@ Prospect *prospect_open(Arena *arena, const Config *c, const ProspectSite *site,
   p->host = (double)job_memory(engine_job(p->engine)).host;
   p->files = (double)job_memory(engine_job(p->engine)).files;
   if (saves_beside(c)) p->copies = (double)staging_nbytes(states_copy_staging(states_copy_open(arena, p->engine, true)));
-  if (c->device.kind == DEVICE_KIND_CUDA) p->reserve = machine_reserve(site->ranks == 1);
+  p->reserve = c->device.kind == DEVICE_KIND_CUDA ? machine_reserve(site->ranks == 1) : process_bytes;
   p->capacity =
       c->device.kind == DEVICE_KIND_CUDA ? site->machine ? site->machine->memory : 0 : (double)node_memory().total / site->per_node;
   forecast(p);

@@ -30,7 +30,7 @@ typedef struct Prospect {
   MemoryReport *memory;
   double host, files; /* bytes of offloaded states and values, in the host's memory and in files */
   double copies;      /* bytes of the host's memory for saves beside the training; 0: training waits for them */
-  double reserve;     /* bytes beside those: of a GPU's driver and libraries */
+  double reserve;     /* bytes beside those: of a GPU's driver and libraries, of a CPU's process */
   double capacity;    /* bytes a rank can have; 0: unknown */
   Forecast step;      /* seconds are unknown unless timed, bytes are not */
   bool timed;
