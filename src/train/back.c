@@ -4,7 +4,6 @@
 #include <inttypes.h>
 #include <math.h>
 
-#include "src/base/clock.h"
 #include "src/train/run.h"
 
 /* What was told and measured of steps that are done anew goes to the attempt's folder, as with a resume. */
@@ -26,7 +25,6 @@ static void count(Run *run, int64_t bad, const char *why) {
 }
 
 bool run_back(Run *run, int64_t bad, bool past, const char *why) {
-  double begin = clock_seconds();
   int64_t next = bad + history_ahead(run->history); /* batches of the data that are behind us */
   run_doing(run, true, "going back to a checkpoint");
   run_save_leave(run);
@@ -42,7 +40,6 @@ bool run_back(Run *run, int64_t bad, bool past, const char *why) {
   run->open = 0;
   run->loss = NAN;
   run->retry_step = run->retry_wait = 0;
-  if (run->evaled_step > run->step) run->evaled_step = -1;
   if (run_speaks(run)) {
     cut_reports(run);
     BackEvent event = {.step = run->step + 1, .from = bad, .first = next - left_out + 1, .batches = left_out, .why = why};
@@ -51,6 +48,5 @@ bool run_back(Run *run, int64_t bad, bool past, const char *why) {
                past ? arena_printf(run->arena, ", past %" PRId64 " batches of data", left_out) : "");
   }
   run_doing(run, false, "");
-  run_spend(run, SPENT_TRAINING, clock_seconds() - begin);
   return true;
 }

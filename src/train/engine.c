@@ -268,6 +268,29 @@ void engine_get_grad(const Engine *e, int unit, int64_t at, int64_t n, JobUse *u
   job_get(e->job, state_grad(e->arena, &e->states->units[unit]), at, n, use, self);
 }
 
+static void add_crc(void *self, int64_t first, int64_t n, const void *from) {
+  (void)first;
+  uint32_t *crc = self;
+  *crc = crc32c(*crc, from, sizeof(float) * (size_t)n);
+}
+
+uint32_t engine_crc(const Engine *e, StateSlot slot, int param) {
+  uint32_t crc = 0;
+  int64_t first, n, at;
+  if (state_piece(e->states, param, engine_rank(e), &first, &n, &at))
+    engine_get(e, slot, e->states->params[param].unit, at, n, add_crc, &crc);
+  return crc;
+}
+
+uint32_t engine_grad_crc(const Engine *e, int param) {
+  uint32_t crc = 0;
+  int64_t first, n, at;
+  int unit = e->states->params[param].unit;
+  if (!e->states->units[unit].traits.frozen && state_piece(e->states, param, engine_rank(e), &first, &n, &at))
+    engine_get_grad(e, unit, at, n, add_crc, &crc);
+  return crc;
+}
+
 static void read_some(void *self, int64_t first, int64_t n, const void *from) {
   memcpy((float *)self + first, from, sizeof(float) * (size_t)n);
 }

@@ -63,6 +63,9 @@ Staging *engine_staging_open(const Engine *engine, Arena *arena);
 EngineStaged engine_stage(const Engine *engine, Staging *staging, StateSlot slot, int unit, int64_t at, int64_t n);
 /* On the host: nbytes of each rank that holds the same part of a parameter (state_holders), in their order, on all of them. */
 void engine_gather_holders(Engine *engine, int param, const void *mine, size_t nbytes, void *all);
+/* CRC-32C of this rank's part of a parameter's slot, or of its gradient of the last step; 0: it has none. */
+uint32_t engine_crc(const Engine *engine, StateSlot slot, int param);
+uint32_t engine_grad_crc(const Engine *engine, int param);
 void engine_read(const Engine *engine, StateSlot slot, int unit, int64_t at, int64_t n, float *to);
 void engine_get_grad(const Engine *engine, int unit, int64_t at, int64_t n, JobUse *use, void *self); /* of the last step */
 /* A scalar state, by its row's name ("updates"); setting one that the engine does not have does nothing. */

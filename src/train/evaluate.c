@@ -56,6 +56,5 @@ void run_evaluate(Run *run) {
   for (int i = 0; i < data_vals(run->data); i++) evaluate(run, i);
   prof_span_end(run->prof);
   run_doing(run, false, "");
-  run->evaled_step = run->step;
   run_spend(run, SPENT_EVALS, clock_seconds() - begin);
 }

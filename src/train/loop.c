@@ -141,9 +141,11 @@ typedef struct End {
   int64_t pause;
 } End;
 
-/* What is due behind a step; there is nothing where the run has gone back. */
+/* What is due behind a step; there is nothing where the run has gone back.  A save comes last: what a checkpoint is behind has been
+ * told, so that a run which ends here by force lacks none of it later. */
 static void after_step(Run *run, bool asked) {
-  bool evaluate = is_due(run, run->config->eval.every) && data_vals(run->data);
+  bool last = run->step >= run->shape.last_step;
+  bool evaluate = (last || is_due(run, run->config->eval.every)) && data_vals(run->data);
   bool save = is_save_due(run) || asked;
   bool compare = (save || is_due(run, run->config->health.replicas_every)) && engine_has_replicas(run->engine);
   bool wait = evaluate || compare || (save && !run_saves_beside(run));
@@ -226,7 +228,6 @@ void run_steps(Run *run) {
     fail(FAIL_MACHINE,
          "the last checkpoint of %s could not be written\nhelp: make room there, and run again: it goes on from the one before",
          run->folder->path);
-  if (!end.stopped && data_vals(run->data) && run->evaled_step != run->step) run_evaluate(run);
   if (run_speaks(run)) tell_end(run);
   comm_doing(run->comm, true, "ending the run");
   run_memory_end(run);

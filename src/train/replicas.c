@@ -5,8 +5,6 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "src/base/hash.h"
-
 enum { NAMED = 8 }; /* ranks, in a message */
 
 /* One value a rank, of those ranks that should have it alike. */
@@ -63,21 +61,12 @@ static int find_dissent(const Ranks *r, StateHolders by, const uint32_t *value, 
   return n;
 }
 
-static void add_crc(void *self, int64_t first, int64_t n, const void *from) {
-  (void)first;
-  uint32_t *crc = self;
-  *crc = crc32c(*crc, from, sizeof(float) * (size_t)n);
-}
-
 /* A row is a unit's: the first of its parameters that is not the same. */
 static const char *find_param(const Ranks *r, const ReplicaRow *row, int *ranks, int *n) {
   uint32_t *all = arena_array(r->arena, uint32_t, r->n);
   for (int p = 0; p < r->states->nparams; p++) {
-    uint32_t mine = 0;
-    int64_t first, count, at;
     if (r->states->params[p].unit != row->row->unit) continue;
-    if (state_piece(r->states, p, engine_rank(r->engine), &first, &count, &at))
-      engine_get(r->engine, row->row->slot, row->row->unit, at, count, add_crc, &mine);
+    uint32_t mine = engine_crc(r->engine, row->row->slot, p);
     comm_gather(r->comm, &mine, sizeof mine, all);
     if ((*n = find_dissent(r, row->by, all, ranks))) return r->states->params[p].name;
   }

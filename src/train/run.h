@@ -77,13 +77,13 @@ typedef struct Run {
   Metrics *metrics; /* rank 0's, as the lock */
   Lock *lock;
 
-  int64_t step;                    /* updates done or under way, skipped ones included */
-  int64_t open;                    /* the step whose update is under way, its results not read yet; 0: none */
-  double open_lr;                  /* its learning rate */
-  int64_t saved_step, evaled_step; /* of the last save and evaluation; -1: none */
-  int64_t compared_step;           /* the last behind which replicas were found alike; -1: none */
-  int64_t retry_step, retry_wait;  /* when a save that failed is tried again, and how many steps that is later; 0: none failed */
-  double loss, eval_loss;          /* the last ones; NaN: none */
+  int64_t step;                   /* updates done or under way, skipped ones included */
+  int64_t open;                   /* the step whose update is under way, its results not read yet; 0: none */
+  double open_lr;                 /* its learning rate */
+  int64_t saved_step;             /* of the last save; -1: none */
+  int64_t compared_step;          /* the last behind which replicas were found alike; -1: none */
+  int64_t retry_step, retry_wait; /* when a save that failed is tried again, and how many steps that is later; 0: none failed */
+  double loss, eval_loss;         /* the last ones; NaN: none */
   History *history;
   Twice *twice;                /* run.debug: determinism; NULL: not asked for */
   int searches;                /* of who was first, in this attempt */

@@ -289,8 +289,7 @@ Run *run_open(int argc, char **argv) {
   Run *run = arena_new(arena, Run);
   Times times = {0};
   double at = clock_seconds();
-  *run =
-      (Run){.arena = arena, .saved_step = -1, .evaled_step = -1, .compared_step = -1, .loss = NAN, .eval_loss = NAN, .back_to = -1};
+  *run = (Run){.arena = arena, .saved_step = -1, .compared_step = -1, .loss = NAN, .eval_loss = NAN, .back_to = -1};
   run->history = history_open(arena);
   run->environment = environment_by_hand(arena);
   run->comm = comm_boot(&argc, &argv);

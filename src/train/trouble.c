@@ -6,6 +6,7 @@
 #include <math.h>
 #include <stdio.h>
 
+#include "src/base/clock.h"
 #include "src/report/human.h"
 #include "src/train/replicas.h"
 #include "src/train/run.h"
@@ -81,6 +82,7 @@ static void differ(Run *run, const char *why) {
 bool run_compare(Run *run) {
   Text told = {0};
   if (!engine_has_replicas(run->engine) || run->compared_step == run->step) return true;
+  double begin = clock_seconds();
   run_doing(run, false, "comparing replicas");
   bool alike = replicas_agree(run->engine, run->comm, &told);
   run_doing(run, false, "");
@@ -89,5 +91,6 @@ bool run_compare(Run *run) {
   else
     differ(run, told.at);
   text_close(&told);
+  run_spend(run, SPENT_TRAINING, clock_seconds() - begin);
   return alike;
 }

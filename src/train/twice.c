@@ -4,8 +4,6 @@
 #include <stdio.h>
 #include <string.h>
 
-#include "src/base/hash.h"
-
 struct Twice {
   Arena *arena;
   Engine *engine;
@@ -23,22 +21,9 @@ Twice *twice_open(Arena *arena, Engine *engine, Comm *comm) {
   return t;
 }
 
-static void add_crc(void *self, int64_t first, int64_t n, const void *from) {
-  (void)first;
-  uint32_t *crc = self;
-  *crc = crc32c(*crc, from, sizeof(float) * (size_t)n);
-}
-
 static StepResult look(Twice *t, int64_t step, uint32_t *hash) {
-  const StateTable *states = engine_states(t->engine);
   StepResult result = engine_look(t->engine, step);
-  for (int p = 0; p < states->nparams; p++) {
-    int64_t first, n, at;
-    int unit = states->params[p].unit;
-    hash[p] = 0;
-    if (states->units[unit].traits.frozen || !state_piece(states, p, engine_rank(t->engine), &first, &n, &at)) continue;
-    engine_get_grad(t->engine, unit, at, n, add_crc, &hash[p]);
-  }
+  for (int p = 0; p < engine_states(t->engine)->nparams; p++) hash[p] = engine_grad_crc(t->engine, p);
   return result;
 }
 

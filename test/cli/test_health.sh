@@ -120,17 +120,17 @@ test_who_was_first_is_found() {
   expect_err '^warn +2  step skipped: nan first in the loss, rank [01] \([^)]+\), sample 42; largest parameter: 1e\+20 in model\.layers\.0\.input_layernorm\.weight$'
   expect_err "^warn +3  step skipped: the gradient's norm overflows, largest number: [0-9.]+e\\+[0-9]+ in model\\.[a-z0-9_.]+\$"
   expect_equal "$(skipped a)" "$(printf '%s nonfinite\n' 1 2 3)"
-  expect_run 2 mpi 2 "$builddir/test/mpi/spoiled" nan t.yaml model.from="$srcdir/test/golden/llama2" health.nonfinite=stop run.folder=b
+  expect_run 2 mpi 2 "$builddir/test/mpi/spoiled" nan t.yaml cpu.compiler=none model.from="$srcdir/test/golden/llama2" health.nonfinite=stop run.folder=b
   expect_err '^error: step 1: nan in model\.layers\.[a-z0-9_.]+ itself, rank 1 '
 }
 
 # A rank whose copy of the states has another bit: it is named before a save, and a run may go back to what was good.
 test_a_replica_that_differs_is_named_and_left_behind() {
   write_run
-  train 3 run.folder=a parallel.strategy=no_shard
-  train 3 run.folder=b parallel.strategy=no_shard train.stop_after=5steps
+  train 3 run.folder=a parallel.strategy=no_shard cpu.compiler=none
+  train 3 run.folder=b parallel.strategy=no_shard cpu.compiler=none train.stop_after=5steps
   cp -r b c
-  local spoiled=("$builddir/test/mpi/spoiled" bit t.yaml parallel.strategy=no_shard health.replicas_every=7steps)
+  local spoiled=("$builddir/test/mpi/spoiled" bit t.yaml cpu.compiler=none parallel.strategy=no_shard health.replicas_every=7steps)
   expect_run 3 mpi 3 "${spoiled[@]}" run.folder=b
   expect_err '^error: .*step 7: rank 2 \([^)]+\) does not hold what most of 3 replicas do: model\.layers\.[a-z0-9_.]+$'
   expect_err '^help: .*step-00000005 is good$'

@@ -7,6 +7,7 @@
 #include "src/base/rng.h"
 #include "src/train/replicas.h"
 #include "test/mpi/ranks.h"
+#include "test/unit/small_model.h"
 
 enum { POSITIONS = 9, VOCAB = 37, PARAMS = 64 };
 
@@ -20,20 +21,11 @@ typedef struct Case {
 /* compute: bf16 has parameters in halves, and moments of 16 bits with it. */
 static Case begin(int shards, bool across, const ParamTraits *traits, DType compute) {
   Case c = {.arena = arena_open(), .mesh = mesh_data_parallel(comm, shards)};
-  EngineOptions o = {.sequences = 1, .positions = POSITIONS, .passes = 1, .clip = 0.5, .train = true, .interpreted = true};
-  CHECK(model_preset("llama-5m", &o.model));
-  o.nominal_tokens = (double)R * POSITIONS;
-  o.adam = (AdamW){0.9, 0.95, 1e-8, 0.1};
-  o.choices = (Choices){.units_alive = 2, .matmul = "auto", .threads = 1, .compute = compute};
+  EngineOptions o = small_options(&(SmallModel){2, VOCAB, 2, 6}, 1, POSITIONS, 1, R);
+  o.choices.threads = 1;
+  o.choices.compute = compute;
   o.moments = compute == DT_BF16 ? DT_BF16 : DT_F32;
-  o.model.layers = 2;
-  o.model.vocab = VOCAB;
-  o.model.hidden = 12;
-  o.model.intermediate = 20;
-  o.model.heads = 2;
-  o.model.kv_heads = 1;
-  o.model.head_dim = 6;
-  o.model.init_std = 0.1;
+  o.interpreted = true;
   o.compare = true;
   o.across = across;
   o.traits = traits;

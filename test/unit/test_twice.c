@@ -4,6 +4,7 @@
 
 #include "src/train/twice.h"
 #include "test/check.h"
+#include "test/unit/small_model.h"
 
 enum { POSITIONS = 7, VOCAB = 31 };
 
@@ -27,19 +28,8 @@ static void passes(void *self) {
 
 TEST(a_step_has_the_same_bits_twice_unless_the_device_is_at_fault) {
   Arena *arena = arena_open();
-  EngineOptions o = {.sequences = 1, .positions = POSITIONS, .passes = 1, .clip = 1, .train = true, .interpreted = true};
-  CHECK(model_preset("llama-5m", &o.model));
-  o.nominal_tokens = POSITIONS;
-  o.adam = (AdamW){0.9, 0.95, 1e-8, 0.1};
-  o.choices = (Choices){.units_alive = 2, .matmul = "auto", .threads = 1};
-  o.model.layers = 1;
-  o.model.vocab = VOCAB;
-  o.model.hidden = 12;
-  o.model.intermediate = 20;
-  o.model.heads = 2;
-  o.model.kv_heads = 1;
-  o.model.head_dim = 6;
-  o.model.init_std = 0.1;
+  EngineOptions o = small_options(&(SmallModel){1, VOCAB, 2, 6}, 1, POSITIONS, 1, 1);
+  o.interpreted = true;
   Dev *dev = dev_open(&(DevOptions){.kind = "cpu", .compiler = "none", .cache = check_folder(), .threads = 1});
   Comm *comm = comm_self();
   Mesh *mesh = mesh_data_parallel(comm, 1);
