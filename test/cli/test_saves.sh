@@ -5,15 +5,6 @@
 . "$(dirname "$0")/train_case.sh"
 plain=cpu.compiler=none
 
-# on_disk N WORD…: N ranks of t.yaml on the disk that ./fault describes (bad_disk.c); their output in ./out and ./err.
-preload() { [ -e bad_disk.so ] || cc -shared -fPIC -O1 -D_GNU_SOURCE -o bad_disk.so "$srcdir/test/cli/bad_disk.c" -ldl; }
-on_disk() {
-  local n=$1
-  shift
-  preload
-  expect_run 0 mpi "$n" env LD_PRELOAD="$PWD/bad_disk.so" BAD_DISK="$PWD/fault" timeout $((60 * slowdown)) "$hpctrain" t.yaml "$@"
-}
-
 # step and checksum of everything that a run has saved but its run file, which is another run's
 saved() { tr -d ' \n' < "$1/manifest.json" | grep -oE '"/(model|optim|state|run/(model|history|choices))[^{]*\{[^}]*\}|"(step|nbytes|facts)":[^"]*'; }
 

@@ -34,14 +34,16 @@ fails() {
   expect_equal "$(grep -c '^error:' err)" 1
 }
 
-# on_disk N WORD…: N ranks of t.yaml, one without a launcher, on the disk that ./fault describes (bad_disk.c); output in ./out and ./err.
+# on_disk N WORD…: N ranks of t.yaml, one without a launcher, on the disk that ./fault describes (bad_disk.c); expects success, or the
+# status in $ends; output in ./out and ./err.
+preload() { [ -e bad_disk.so ] || cc -shared -fPIC -O1 -D_GNU_SOURCE -o bad_disk.so "$srcdir/test/cli/bad_disk.c" -ldl; }
 on_disk() {
   local n=$1 launcher=(mpi "$1")
   shift
   [ "$n" != 1 ] || launcher=()
-  [ -e bad_disk.so ] || cc -shared -fPIC -O1 -D_GNU_SOURCE -o bad_disk.so "$srcdir/test/cli/bad_disk.c" -ldl
-  ${launcher[@]+"${launcher[@]}"} env LD_PRELOAD="$PWD/bad_disk.so" BAD_DISK="$PWD/fault" timeout $((60 * slowdown)) "$hpctrain" t.yaml \
-    "$@" > out 2> err < /dev/null
+  preload
+  expect_run "${ends:-0}" ${launcher[@]+"${launcher[@]}"} env LD_PRELOAD="$PWD/bad_disk.so" BAD_DISK="$PWD/fault" \
+    timeout $((60 * slowdown)) "$hpctrain" t.yaml "$@"
 }
 said() { grep -qsE -e "$2" "$1"; }
 

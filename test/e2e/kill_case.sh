@@ -7,7 +7,8 @@
 # Undisturbed runs, which cases share, and what each kill has met: a line "start|step|save|end SECONDS" (from the kill to the end).
 shelf=${TMPDIR:-/tmp}/check-straight.$$
 trap 'rm -rf "$XDG_CACHE_HOME" "$shelf"' EXIT
-limit=$((30 * slowdown)) # seconds in which a job must be gone
+limit=$((30 * slowdown))   # seconds in which a job must be gone
+patience=$((4 * slowdown)) # cold caches on busy machines
 
 draw() { # WORD…: one of them, in $drawn (a subshell would draw the same again and again)
   shift $((RANDOM % $#))
@@ -132,7 +133,7 @@ newest() { ls -d run/checkpoints/step-???????? 2> /dev/null | tail -n 1; }
 # The folder of the same run without a kill, in $straight.
 run_straight() { # N WORD…
   straight=$shelf/$(tr -c '\na-z0-9' - <<< "$*")
-  [ -e "$straight/metrics.jsonl" ] || train "$1" run.folder="$straight" "${@:2}"
+  [ -e "$straight/metrics.jsonl" ] || slowdown=$patience train "$1" run.folder="$straight" "${@:2}"
 }
 
 prepare() {
@@ -176,7 +177,7 @@ kill_case() { # SEED
   draw expect_same expect_same expect_near
   [ "$drawn" = expect_same ] || { local near=$drawn; draw_ranks; drawn=$near; }
   before=$(newest)
-  train "$ranks" $words $device $plain
+  slowdown=$patience train "$ranks" $words $device $plain
   expect_resumed_from "$before"
   $drawn run "$straight"
 }
