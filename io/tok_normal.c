@@ -44,7 +44,7 @@ static bool open_strip(Arena *arena, const json_t *json, Normal *n, Why *why) {
   (void)arena;
   n->left = tok_bool(json, "strip_left", false);
   n->right = tok_bool(json, "strip_right", false);
-  const char *left = "\\A\\s+", *right = "\\s+\\z", *both = "\\A\\s+|\\s+\\z", *none = "\\z\\A.";
+  const char *left = "\\A\\s+", *right = "\\s+\\z", *both = "\\A\\s+|\\s+\\z", *none = "(?!)";
   const char *pattern = n->left && n->right ? both : n->left ? left : n->right ? right : none;
   n->text = "";
   return try_regex_open(pattern, strlen(pattern), REGEX_ONIGURUMA, &n->regex, why);

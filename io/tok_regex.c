@@ -52,7 +52,7 @@ static bool translate_escape(Translation *t) {
     bool outside = c == toupper(classes[i].letter);
     if (c != classes[i].letter && !outside) continue;
     if (outside && t->in_class) return unknown(t, t->at, 2);
-    text_printf(t->out, t->in_class ? "%s%s" : outside ? "[^%s%s]" : "[%s%s]", "", classes[i].class);
+    text_printf(t->out, "%s%s%s", t->in_class ? "" : outside ? "[^" : "[", classes[i].class, t->in_class ? "" : "]");
     t->at += 2;
     return true;
   }

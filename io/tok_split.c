@@ -212,8 +212,7 @@ static bool cut(const Walk *w, int stage, const char *text, size_t n, bool first
 }
 
 /* The text with another for its spaces and a prefix, in the stage's scratch. */
-static void rewrite(const Walk *w, const Split *s, Text *out, const char *text, size_t n, bool first) {
-  (void)w;
+static void rewrite(const Split *s, Text *out, const char *text, size_t n, bool first) {
   size_t prefix = strlen(s->prefix), space = s->space ? strlen(s->space) : 0;
   out->n = 0;
   for (size_t i = 0; i < n;) {
@@ -234,7 +233,7 @@ static bool walk_stage(const Walk *w, int stage, const char *text, size_t n, boo
   if (stage == w->splits->n) return w->visit(w->self, text, n);
   const Split *s = &w->splits->at[stage];
   if (s->space || s->prepend != PREPEND_NEVER) {
-    rewrite(w, s, &w->scratch[stage], text, n, first);
+    rewrite(s, &w->scratch[stage], text, n, first);
     text = w->scratch[stage].at;
     n = w->scratch[stage].n;
   }

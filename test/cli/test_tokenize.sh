@@ -103,6 +103,19 @@ test_bytes_are_a_tokenizer_too() {
   expect_equal "$(ids x.bin | tr '\n' ' ')" '97 0 255 98 '
 }
 
+test_a_program_without_its_modules_still_starts() {
+  mkdir alone
+  cp "$hpctrain" alone
+  expect_run 0 alone/hpctrain --version
+  ldd "$hpctrain" > libraries
+  expect_run 1 grep -E 'libicu|libsentencepiece' libraries
+  echo text > in.txt
+  expect_run 0 alone/hpctrain tokenize --tokenizer "$golden/gpt2-style.json" in.txt --out x
+  status=0
+  alone/hpctrain tokenize --tokenizer "$golden/sp-bpe.model" in.txt --out y > out 2> err || status=$?
+  [ "$status" = 0 ] || expect_err 'hpctrain_sentencepiece.so, does not load' # 0: one is installed
+}
+
 test_what_is_wrong_is_named() {
   echo text > in.txt
   echo '{"other": 1}' > in.jsonl
