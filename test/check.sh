@@ -49,6 +49,13 @@ expect_equal() {
   return 1
 }
 
+# write_quick_cc: $quick_cc, a compiler that spends half the time and optimises little, for tests of passes rather than of kernels.
+write_quick_cc() {
+  quick_cc=${TMPDIR:-/tmp}/quick-cc.$$
+  printf '#!/bin/sh\nexec cc "$@" -O1\n' > "$quick_cc"
+  chmod +x "$quick_cc"
+}
+
 check_names() { declare -F | sed -n 's/^declare -f test_//p'; }
 
 check_main() {

@@ -4,10 +4,7 @@
 golden=$srcdir/test/golden
 export XDG_CACHE_HOME=${TMPDIR:-/tmp}/cache # kernels are compiled once for all tests of a file
 
-# A compiler that spends half the time and optimises little, for tests of passes rather than of kernels.
-quick_cc=${TMPDIR:-/tmp}/quick-cc.$$
-printf '#!/bin/sh\nexec cc "$@" -O1\n' > "$quick_cc"
-chmod +x "$quick_cc"
+write_quick_cc
 trap 'rm -f "$quick_cc"' EXIT
 
 verify() {
