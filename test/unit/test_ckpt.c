@@ -18,30 +18,16 @@
 #include "src/train/setup.h"
 #include "test/check.h"
 #include "test/mpi/ckpt_case.h"
+#include "test/unit/ckpt_files.h"
 
 static Comm *comm;
 
 BEFORE_ALL { comm = comm_self(); }
 AFTER_ALL { comm_close(comm); }
 
-static const char *in_folder(const char *name) {
-  static char path[4][4200];
-  static int turn;
-  turn = (turn + 1) % 4;
-  snprintf(path[turn], sizeof path[turn], "%s/%s", check_folder(), name);
-  return path[turn];
-}
-
 static void save(int64_t step) {
   Why why;
   if (!case_save(comm, check_folder(), step, &why)) check_failed(__FILE__, __LINE__, "%s", why.text);
-}
-
-static Ckpt *open_step(const char *name) {
-  Why why;
-  Ckpt *c = try_ckpt_open(in_folder(name), &why);
-  if (!c) check_failed(__FILE__, __LINE__, "%s", why.text);
-  return c;
 }
 
 /* The reason for which the step is refused, at opening or verifying; "" when it is good. */
@@ -87,17 +73,15 @@ TEST(pieces_that_do_not_cover_are_our_fault) {
 TEST(flipped_bits_are_found) {
   save(1);
   struct stat info;
-  int fd = open(in_folder("step-00000001/model.h5"), O_RDWR), found = 0;
-  CHECK(fd >= 0 && !fstat(fd, &info));
+  char *file = strdup(in_folder("step-00000001/model.h5"));
+  int found = 0;
+  CHECK(!stat(file, &info));
   Rng rng = rng_make(3, RNG_TEST, "flip", 0);
   for (uint64_t turn = 0; turn < 300; turn++) {
     uint32_t w[4];
     rng_words(&rng, turn, w);
     off_t at = w[0] % (turn % 2 ? info.st_size : 20000); /* half of them among the metadata */
-    char good, bad;
-    CHECK(fd_read_at(fd, &good, 1, at));
-    bad = good ^ (char)(1 << w[1] % 8);
-    CHECK(fd_write_at(fd, &bad, 1, at));
+    flip_bit(file, at, (int)(w[1] % 8));
     pid_t child = fork(); /* a damaged file may break the library's end, which is then the child's */
     if (!child) {
       const char *why = refusal("step-00000001");
@@ -110,12 +94,12 @@ TEST(flipped_bits_are_found) {
     }
     int status;
     CHECK(waitpid(child, &status, 0) == child);
-    CHECK(fd_write_at(fd, &good, 1, at));
+    flip_bit(file, at, (int)(w[1] % 8));
     EXPECT(WIFEXITED(status) && WEXITSTATUS(status) < 2);
     found += WEXITSTATUS(status);
   }
   EXPECT(found > 50);
-  close(fd);
+  free(file);
 }
 
 TEST(truncated_missing_and_foreign_files_are_refused_by_name) {

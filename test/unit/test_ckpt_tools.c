@@ -14,38 +14,16 @@
 #include "src/base/file.h"
 #include "test/check.h"
 #include "test/mpi/ckpt_case.h"
+#include "test/unit/ckpt_files.h"
 
 static Comm *comm;
 
 BEFORE_ALL { comm = comm_self(); }
 AFTER_ALL { comm_close(comm); }
 
-static const char *in_folder(const char *name) {
-  static char path[4][4200];
-  static int turn;
-  turn = (turn + 1) % 4;
-  snprintf(path[turn], sizeof path[turn], "%s/%s", check_folder(), name);
-  return path[turn];
-}
-
 static void save(const char *folder, int64_t step) {
   Why why;
   if (!case_save(comm, in_folder(folder), step, &why)) check_failed(__FILE__, __LINE__, "%s", why.text);
-}
-
-static Ckpt *open_step(const char *name) {
-  Why why;
-  Ckpt *c = try_ckpt_open(in_folder(name), &why);
-  if (!c) check_failed(__FILE__, __LINE__, "%s", why.text);
-  return c;
-}
-
-static void flip(const char *file, int64_t at, int bit) {
-  unsigned char byte;
-  int fd = open(file, O_RDWR);
-  CHECK(fd >= 0 && fd_read_at(fd, &byte, 1, at));
-  byte ^= (unsigned char)(1 << bit);
-  CHECK(fd_write_at(fd, &byte, 1, at) && !close(fd));
 }
 
 /* --- verifying -------------------------------------------------------------------------------------------------------------- */
@@ -67,9 +45,9 @@ TEST(a_flipped_bit_in_each_dataset_is_found_and_named) {
     for (int k = 0; k < 3; k++) {
       Text found = {0};
       char begin[128];
-      flip(in_folder("c/step-00000001/model.h5"), offset + places[k], (i + k) % 8);
+      flip_bit(in_folder("c/step-00000001/model.h5"), offset + places[k], (i + k) % 8);
       int bad = ckpt_verify(c, 0, 1, 1 + k, keep, &found);
-      flip(in_folder("c/step-00000001/model.h5"), offset + places[k], (i + k) % 8);
+      flip_bit(in_folder("c/step-00000001/model.h5"), offset + places[k], (i + k) % 8);
       snprintf(begin, sizeof begin, "%s, checksum ", e->path);
       if (bad != 1 || strncmp(found.at, begin, strlen(begin)) != 0)
         check_failed(__FILE__, __LINE__, "%s: %d found, %s", e->path, bad, found.n ? found.at : "none");
@@ -87,7 +65,7 @@ TEST(every_damaged_dataset_is_told_in_order) {
   for (int i = 0; i < ckpt_n(c); i++) {
     int64_t offset;
     CHECK(try_ckpt_locate(c, ckpt_at(c, i), &offset, NULL));
-    flip(in_folder("c/step-00000001/model.h5"), offset, 3);
+    flip_bit(in_folder("c/step-00000001/model.h5"), offset, 3);
   }
   EXPECT(ckpt_verify(c, 0, 1, 4, keep, &found) == ckpt_n(c));
   const char *at = found.at;
@@ -193,10 +171,10 @@ TEST(a_damaged_step_is_not_copied) {
   save("a", 5);
   Ckpt *c = open_step("a/step-00000005");
   CHECK(try_ckpt_locate(c, ckpt_find(c, "/model/cube"), &offset, NULL));
-  flip(in_folder("a/step-00000005/model.h5"), offset, 0);
+  flip_bit(in_folder("a/step-00000005/model.h5"), offset, 0);
   EXPECT(!try_ckpt_copy(c, in_folder("archive"), 2, &why) && strstr(why.text, "/model/cube, checksum "));
   EXPECT(access(in_folder("archive/step-00000005"), F_OK) && access(in_folder("archive/step-00000005.copy"), F_OK));
-  flip(in_folder("a/step-00000005/model.h5"), offset, 0);
+  flip_bit(in_folder("a/step-00000005/model.h5"), offset, 0);
   EXPECT(try_ckpt_copy(c, in_folder("archive"), 2, &why));
   ckpt_close(c);
 }
