@@ -293,7 +293,7 @@ Graph *graph_update_unit(Arena *arena, const StateTable *table, const UpdateOpti
   return g;
 }
 
-/* F32s of a slot of a unit, as this rank holds them; both halves where there are two. */
+/* F32s of a slot of a unit, as this rank holds them, in rows; both halves where there are two. */
 static int load_slot(Graph *g, const StateTable *t, const StateUnit *unit, StateSlot slot) {
   const StateSlot slots[] = {slot, SLOT_LOWER};
   bool halves = t->split && slot == SLOT_PARAM && !unit->traits.frozen;
@@ -301,7 +301,7 @@ static int load_slot(Graph *g, const StateTable *t, const StateUnit *unit, State
   for (int i = 0; i <= halves; i++) {
     const char *name = state_name(g->arena, slots[i], unit);
     graph_var(g, (Var){.name = name, .class = VAR_STATE, .dtype = state_slot_type(t, slots[i]), .shape = SHAPE(unit->local)});
-    part[i] = ir_load(g, name);
+    part[i] = cut_in_rows(g, ir_load(g, name)); /* here already, so that all that follows is one kernel */
   }
   if (halves) return ir_binary(g, OP_JOIN, part[0], part[1]);
   return graph_node(g, part[0])->dtype == DT_F32 ? part[0] : ir_cast(g, DT_F32, part[0]);
@@ -310,10 +310,11 @@ static int load_slot(Graph *g, const StateTable *t, const StateUnit *unit, State
 /* A number of each element drawn by its bits and its place, added up.  The draws are as often below zero as above: in a sum of 2^30
  * of them one that is another one shows still. */
 static int hash_of(Graph *g, int x) {
-  int64_t n = graph_node(g, x)->shape.dim[0];
+  Shape s = graph_node(g, x)->shape;
+  int row = ir_mul(g, ir_iota(g, DT_I64, s, 0), ir_const(g, DT_I64, (double)s.dim[1])),
+      place = ir_add(g, row, ir_iota(g, DT_I64, s, 1));
   int bits = ir_cast(g, DT_I64, ir_unary(g, OP_BITS, x)), key = ir_add(g, bits, ir_const(g, DT_I64, 0x1p31));
-  int draw = ir_binary(g, OP_RANDOM, key, ir_iota(g, DT_I64, SHAPE(n), 0));
-  return ir_sum_all(g, cut_in_rows(g, ir_cast(g, DT_F32, draw)));
+  return ir_sum_all(g, ir_cast(g, DT_F32, ir_binary(g, OP_RANDOM, key, place)));
 }
 
 int graph_replicated(const StateTable *t, Arena *arena, ReplicaRow **rows) {

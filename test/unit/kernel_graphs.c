@@ -143,7 +143,9 @@ void graph_squares(Graph *g, int64_t N, int64_t rows, DType type) {
 /* As ranks compare what they hold alike. */
 void graph_hash_of(Graph *g, int64_t N, int64_t rows, DType type) {
   (void)type;
-  int bits = ir_cast(g, DT_I64, ir_unary(g, OP_BITS, var(g, "x", DT_F32, SHAPE(N))));
-  int draw = ir_binary(g, OP_RANDOM, ir_add(g, bits, ir_const(g, DT_I64, 0x1p31)), ir_iota(g, DT_I64, SHAPE(N), 0));
-  out(g, "sum", DT_F32, ir_sum_all(g, ir_reshape(g, ir_cast(g, DT_F32, draw), SHAPE(rows, N / rows))));
+  Shape s = SHAPE(rows, N / rows);
+  int bits = ir_cast(g, DT_I64, ir_unary(g, OP_BITS, var(g, "x", DT_F32, s)));
+  int row = ir_mul(g, ir_iota(g, DT_I64, s, 0), ir_const(g, DT_I64, (double)s.dim[1]));
+  int draw = ir_binary(g, OP_RANDOM, ir_add(g, bits, ir_const(g, DT_I64, 0x1p31)), ir_add(g, row, ir_iota(g, DT_I64, s, 1)));
+  out(g, "sum", DT_F32, ir_sum_all(g, ir_cast(g, DT_F32, draw)));
 }
