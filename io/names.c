@@ -43,6 +43,12 @@ bool name_is_embedding(const char *name) {
   return false;
 }
 
+bool name_is_prefix(const char *text, int n) {
+  for (NameFamily f = 0; f < NAME_FAMILIES; f++)
+    if ((int)strlen(architectures[f].prefix) == n && !strncmp(architectures[f].prefix, text, (size_t)n)) return true;
+  return false;
+}
+
 bool name_is_constant(const char *name) {
   size_t n = strlen(name);
   for (size_t i = 0; i < sizeof constants / sizeof *constants; i++) {

@@ -21,6 +21,7 @@ const NameArchitecture *name_architecture(NameFamily family);
 const char *name_known(char *out, int nbytes);
 
 bool name_is_embedding(const char *name);
+bool name_is_prefix(const char *text, int n); /* whether these n bytes are an architecture's prefix */
 /* The output matrix, which is not there when tied to the embedding. */
 extern const char name_head[];
 

@@ -6,7 +6,9 @@
 Flops flops_per_token(const FlopsShape *s) {
   double products = 6 * (double)(s->parameters - s->embedding_parameters) - s->spared_products;
   double attentions = 6 * (double)s->layers - 4 * (double)s->spared_attentions;
-  double attention = attentions * (double)s->heads * (double)s->head_dim * (double)s->seq_len;
+  double S = (double)s->seq_len, W = s->window_layers && s->window < s->seq_len ? (double)s->window : S;
+  double share = s->layers ? (double)s->window_layers / (double)s->layers : 0, seen = (1 - share) * S + share * W * (2 - W / S);
+  double attention = attentions * (double)s->heads * (double)s->head_dim * seen;
   return (Flops){.causal = products + attention, .full = products + 2 * attention};
 }
 

@@ -10,16 +10,17 @@ typedef struct FlopsShape {
   int64_t parameters;           /* of the model, each matrix once */
   int64_t embedding_parameters; /* of the token table where only rows are looked up; 0 where it is the head too (tied) */
   int64_t layers, heads, head_dim, seq_len;
-  double spared_products;    /* FLOPs a token: gradients that nothing trained needs */
-  int64_t spared_attentions; /* layers through whose attention no gradient goes, for the same reason */
+  int64_t window, window_layers; /* in so many of the layers a query sees that many keys at most */
+  double spared_products;        /* FLOPs a token: gradients that nothing trained needs */
+  int64_t spared_attentions;     /* layers through whose attention no gradient goes, for the same reason */
 } FlopsShape;
 
 typedef struct Flops {
   double causal, full; /* forward and backward, a token */
 } Flops;
 
-/* 6 (parameters without the table) + 6 L d_attn S causal, 12 full; d_attn = heads * head_dim; less what is spared, which of an
- * attention is 4 of 6. */
+/* 6 (parameters without the table) + 6 L d_attn S causal, 12 full (S: with a window what of it is seen, on average); d_attn = heads
+ * * head_dim; less what is spared, which of an attention is 4 of 6. */
 Flops flops_per_token(const FlopsShape *shape);
 
 /* How fast a job goes; 0 is unknown throughout. */

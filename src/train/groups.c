@@ -192,6 +192,8 @@ Flops members_flops(const Members *members, const Config *c, const ModelConfig *
                                        .heads = m->heads,
                                        .head_dim = m->head_dim,
                                        .seq_len = c->train.seq_len,
+                                       .window = m->window,
+                                       .window_layers = m->window ? m->layers - m->window_from : 0,
                                        .spared_products = members->spared_products,
                                        .spared_attentions = members->spared_attentions});
 }

@@ -35,13 +35,25 @@ static const char *path_of(const Weights *w) { return model_folder_path(w->from)
 
 /* --- names ---------------------------------------------------------------------------------------------------------------- */
 
+/* The parameter that has this name behind a prefix which files of the bare model, without a head, lack; else the name itself. */
+static const char *prefixed(const Weights *w, const char *name) {
+  const char *found = name;
+  for (int p = 0; p < w->members->n; p++) {
+    const char *param = w->members->at[p].name;
+    size_t n = strlen(param), end = strlen(name);
+    if (!strcmp(param, name)) return name;
+    if (n > end && !strcmp(param + n - end, name) && name_is_prefix(param, (int)(n - end))) found = param;
+  }
+  return found;
+}
+
 static Named name_tensor(const Weights *w, const SafeTensor *t) {
   const Renames *renames = &w->rename;
   for (int r = 0; r < renames->n; r++) {
     const char *to = pattern_rename(w->arena, renames->at[r].from.text, renames->at[r].to.text, t->name);
     if (to) return (Named){to, t, &renames->at[r]};
   }
-  return (Named){t->name, t, NULL};
+  return (Named){prefixed(w, t->name), t, NULL};
 }
 
 static int by_name(const void *a, const void *b) { return strcmp(((const Named *)a)->name, ((const Named *)b)->name); }
@@ -56,7 +68,9 @@ static void refuse_twins(const Weights *w) {
     const Named *a = &w->named[i - 1], *b = &w->named[i];
     if (strcmp(a->name, b->name)) continue;
     const Rename *by = a->by > b->by ? a->by : b->by; /* the later one; NULL: none */
-    CHECK(by);                                        /* names in the files differ */
+    if (!by)
+      fail(FAIL_INPUT, "%s has both '%s' and '%s', which are one parameter\nhelp: model.skip for one of them", path_of(w),
+           a->tensor->name, b->tensor->name);
     config_fail_at(w->config, by->to.place, "another pattern, or model.skip for one of them",
                    "model.rename: '%s' and '%s' both come to be '%s'", a->tensor->name, b->tensor->name, a->name);
   }

@@ -118,6 +118,14 @@ test_a_nan_is_no_agreement() {
   expect_out '^WRONG +grad.model.norm.weight +nan '
 }
 
+# Published GPT-2 is of the model without a head, whose names have no prefix.
+test_files_of_the_bare_model_are_read() {
+  cp -r "$golden/gpt2" model
+  LC_ALL=C sed -i -E 's/"transformer\.([^"]*)":/            "\1":/g' model/model.safetensors
+  expect_run 0 "$hpctrain" verify model "$golden/gpt2/golden.safetensors" cpu.compiler=none
+  expect_out '^all within tolerance$'
+}
+
 # A reference comes from elsewhere: ids that no row of the embedding has are refused, once for all ranks.
 refused() {
   expect_run 2 mpi 2 "$hpctrain" verify model model/golden.safetensors "$@"

@@ -64,6 +64,7 @@ static void add_preset(CudaKernels *kernels, const char *preset, int64_t positio
   EngineOptions o = {.sequences = 2, .positions = positions, .passes = 3, .nominal_tokens = 1000};
   EXPECT(model_preset(preset, &o.model));
   if (o.positions > o.model.max_positions) o.positions = o.model.max_positions;
+  if (compute == DT_F16) o.dropout = (ModelDropout){0.1, 0.1}, o.z_loss = 1e-4;
   o.adam = (AdamW){0.9, 0.95, 1e-8, 0.1};
   o.clip = 1;
   o.moments = moments;

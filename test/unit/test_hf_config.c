@@ -211,6 +211,7 @@ TEST(frequencies_of_every_kind_of_rope_are_the_librarys) {
 TEST(names_know_what_is_tied_and_what_is_no_weight) {
   EXPECT(name_is_embedding("model.embed_tokens.weight") && name_is_embedding("transformer.wte.weight"));
   EXPECT(!name_is_embedding("transformer.wpe.weight") && !name_is_embedding(name_head));
+  EXPECT(name_is_prefix("transformer.wte", 12) && name_is_prefix("model.x", 6) && !name_is_prefix("model.x", 5));
   EXPECT(name_is_constant("model.layers.0.self_attn.rotary_emb.inv_freq") && name_is_constant("transformer.h.0.attn.bias"));
   EXPECT(name_is_constant("h.11.attn.masked_bias") && !name_is_constant("transformer.h.0.attn.c_attn.bias"));
 }

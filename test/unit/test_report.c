@@ -81,6 +81,10 @@ TEST(flops_are_six_a_parameter_and_the_attention) {
   llama.spared_products = 1e9;
   llama.spared_attentions = 32; /* no gradient goes through any of them */
   EXPECT(flops_per_token(&llama).causal == products - 1e9 + 2.0 * 32 * 4096 * 4096);
+  FlopsShape windowed = {.layers = 4, .heads = 1, .head_dim = 1, .seq_len = 100, .window = 100, .window_layers = 4};
+  EXPECT(flops_per_token(&windowed).causal == 6.0 * 4 * 100);
+  windowed.window = 20, windowed.window_layers = 2; /* 100 or 36 */
+  EXPECT_NEAR(flops_per_token(&windowed).causal, 6.0 * 2 * (100 + 36), 1e-12);
   Speed speed = {.per_token = f, .devices = 64, .peak = 989e12};
   EXPECT_NEAR(speed_mfu(&speed, f.causal, 884000), 0.599, 2e-3);
   speed.peak = 0;
