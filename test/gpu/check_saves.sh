@@ -79,6 +79,6 @@ for ranks in ${RANKS:-1 $([ "$most" -gt 1 ] && echo 2)}; do
   forget "$file"
   judge "$ranks: going on from it" several "$ranks" run.folder=beside train.duration=41steps checkpoint.every=none
   loaded=$(sed -nE 's/.*"type":"start".*"load_seconds":([^,]+),.*/\1/p' beside/metrics.jsonl | tail -n 1)
-  judge "$ranks: rate of a load" as_fast "a load" "$(awk -v n="$(stat -c %s "$file")" -v s="${loaded:-0}" 'BEGIN { print s > 0 ? n / s : 0 }')" "$read" 0.8
+  judge "$ranks: rate of a load" as_fast "a load" "$(awk -v n="$(stat -c %s "$file")" -v s="${loaded:-0}" 'BEGIN { print (s > 0 ? n / s : 0) }')" "$read" 0.8
 done
 exit $failed
