@@ -108,13 +108,8 @@ static void prepare(Run *run) {
   if (!metrics_sync(run->metrics, &why)) lines_warn(run->lines, run->step, "%s", why.text);
 }
 
-static void tell(Run *run, const SaveEvent *event) {
-  Why why;
-  lines_save(run->lines, event);
-  metrics_save(run->metrics, event);
-  if (!try_ckpt_prune(run->folder->checkpoints, (int)run->config->checkpoint.keep,
-                      (int64_t)run->config->checkpoint.keep_every.value, &why))
-    lines_warn(run->lines, run->step, "%s", why.text);
+static SaverKeep steps_kept(const Run *run) {
+  return (SaverKeep){(int)run->config->checkpoint.keep, (int64_t)run->config->checkpoint.keep_every.value};
 }
 
 /* The next step tries again; each time in a row that it fails the wait doubles, up to checkpoint.every: a folder that is full or
@@ -137,7 +132,10 @@ static void conclude(Run *run, bool ok, const SaveEvent *event, const Why *why) 
     run->retry_step = run->retry_wait = 0;
   else
     plan_retry(run, why);
-  if (run_speaks(run) && ok) tell(run, event);
+  if (run_speaks(run) && ok) {
+    lines_save(run->lines, event);
+    metrics_save(run->metrics, event);
+  }
   run->longest[SPENT_SAVES] = fmax(run->longest[SPENT_SAVES], event->seconds);
 }
 
@@ -154,6 +152,9 @@ static bool save_waiting(Run *run) {
   prof_span_end(run->prof);
   double seconds = clock_seconds() - begin;
   conclude(run, ok, &(SaveEvent){run->step, members_saved_bytes(run->members), seconds, seconds}, &why);
+  SaverKeep keep = steps_kept(run);
+  if (ok && run_speaks(run) && !try_ckpt_prune(run->folder->checkpoints, keep.newest, keep.every, &why))
+    lines_warn(run->lines, run->step, "%s", why.text);
   run_doing(run, false, "");
   run_spend(run, SPENT_SAVES, clock_seconds() - begin);
   return ok;
@@ -226,6 +227,7 @@ static bool conclude_beside(Run *run) {
   s->under_way = false;
   SaveEvent event = {s->step, members_saved_bytes(run->members), r.ended - s->begin, s->stalled + r.waited};
   conclude(run, r.ok, &event, &r.why);
+  if (*r.kept.text) lines_warn(run->lines, run->step, "%s", r.kept.text);
   return r.ok;
 }
 
@@ -325,7 +327,7 @@ void run_save_open(Run *run) {
   StatesCopy *copy = states_copy_open(run->arena, run->engine, comm_rank(run->comm) == 0);
   s->nbytes = staging_nbytes(states_copy_staging(copy));
   if (copies_fit(run, s->nbytes, must ? 1 : COPIES_SHARE, words, sizeof words)) {
-    s->saver = saver_open(run->arena, run->comm, run->dev, copy);
+    s->saver = saver_open(run->arena, run->comm, run->dev, copy, steps_kept(run));
     if (run_speaks(run))
       lines_banner(run->lines, "saves", "beside the training, from copies: %.3g GiB a rank of the host's memory",
                    (double)s->nbytes / 0x1p30);

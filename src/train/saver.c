@@ -15,6 +15,7 @@ typedef enum Word { WORD_NONE, WORD_COPY, WORD_WRITE, WORD_LEAVE, WORD_END } Wor
 struct Saver {
   Comm *beside;
   StatesCopy *copy;
+  SaverKeep keep;
   Staging *staging;
   int threads; /* that write */
   pthread_t thread;
@@ -52,9 +53,11 @@ static Word wait_word(Saver *s, Word before) {
 
 static void one_save(Saver *s) {
   SaverResult r = {.ok = false};
+  Why why;
   staging_copy(s->staging);
   if (wait_word(s, WORD_COPY) == WORD_WRITE) r.ok = try_states_copy_write(s->beside, s->copy, s->save, s->threads, &r.why);
   r.ended = clock_seconds();
+  if (r.ok && comm_rank(s->beside) == 0 && !try_ckpt_prune(s->save->folder, s->keep.newest, s->keep.every, &why)) r.kept = why;
   pthread_mutex_lock(&s->lock);
   s->result = r;
   s->word = WORD_NONE;
@@ -79,11 +82,12 @@ static void say(Saver *s, Word word) {
   pthread_mutex_unlock(&s->lock);
 }
 
-Saver *saver_open(Arena *arena, Comm *comm, Dev *dev, StatesCopy *copy) {
+Saver *saver_open(Arena *arena, Comm *comm, Dev *dev, StatesCopy *copy, SaverKeep keep) {
   Saver *s = arena_new(arena, Saver);
   int threads = dev_is_host(dev) ? 1 : dev_threads(dev);
   *s = (Saver){.beside = comm_beside(comm),
                .copy = copy,
+               .keep = keep,
                .staging = states_copy_staging(copy),
                .threads = threads < THREADS_MOST ? threads : THREADS_MOST,
                .lock = PTHREAD_MUTEX_INITIALIZER,

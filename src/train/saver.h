@@ -9,8 +9,14 @@
 
 typedef struct Saver Saver;
 
+/* Which steps stay when another is there (try_ckpt_prune); removing what is large takes its time, too. */
+typedef struct SaverKeep {
+  int newest;
+  int64_t every;
+} SaverKeep;
+
 /* Memory for the copy is got by the thread, which takes its time. */
-Saver *saver_open(Arena *arena, Comm *comm, Dev *dev, StatesCopy *copy);
+Saver *saver_open(Arena *arena, Comm *comm, Dev *dev, StatesCopy *copy, SaverKeep keep);
 void saver_close(Saver *saver); /* NULL is fine; nothing is under way */
 /* Waits for that memory.  False on all ranks, with the first one's reason: there is none, or no thread. */
 bool try_saver_ready(Saver *saver, Comm *comm, Why *why);
@@ -27,8 +33,8 @@ int64_t saver_over(Saver *saver);        /* of them, those whose thread is done 
 void saver_wait(Saver *saver);           /* until all are; after saver_write and saver_release */
 
 typedef struct SaverResult {
-  bool ok; /* the same on all ranks, as why; false too where nothing was to be written */
-  Why why;
+  bool ok;       /* the same on all ranks, as why; false too where nothing was to be written */
+  Why why, kept; /* kept: rank 0's, why older steps could not be removed, or "" */
   double ended;  /* by clock_seconds */
   double waited; /* seconds in which the device waited for its copies */
 } SaverResult;

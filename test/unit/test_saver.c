@@ -102,7 +102,7 @@ static void expect_same_saves(const EngineOptions *o, const char *kind) {
   snprintf(waits, sizeof waits, "%s/%s-waits", check_folder(), kind);
   snprintf(beside, sizeof beside, "%s/%s-beside", check_folder(), kind);
   Trainer t = trainer_open(o, kind);
-  Saver *saver = saver_open(t.arena, t.comm, t.dev, states_copy_open(t.arena, t.engine, true));
+  Saver *saver = saver_open(t.arena, t.comm, t.dev, states_copy_open(t.arena, t.engine, true), (SaverKeep){9, 0});
   EXPECT(try_saver_ready(saver, t.comm, &why));
   for (int s = 1; s <= 5; s += 2) {
     StatesSave save = {.folder = waits, .step = s};
@@ -150,7 +150,7 @@ TEST(a_copy_without_memory_is_no_error) {
   CHECK(!getrlimit(RLIMIT_AS, &all));
   little.rlim_max = all.rlim_max;
   CHECK(!setrlimit(RLIMIT_AS, &little));
-  Saver *saver = saver_open(t.arena, t.comm, t.dev, copy);
+  Saver *saver = saver_open(t.arena, t.comm, t.dev, copy, (SaverKeep){9, 0});
   bool ready = try_saver_ready(saver, t.comm, &why);
   CHECK(!setrlimit(RLIMIT_AS, &all));
   EXPECT(!ready && *why.text);
