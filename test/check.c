@@ -9,6 +9,7 @@
 #include <stdlib.h>
 #include <string.h>
 #include <sys/wait.h>
+#include <time.h>
 
 #include "src/base/file.h"
 
@@ -89,6 +90,12 @@ void check_died(const char *file, int line, int status, const char *substring) {
   const char *how = WIFEXITED(got) ? "status" : "signal";
   int value = WIFEXITED(got) ? WEXITSTATUS(got) : WTERMSIG(got);
   check_failed(file, line, "ended with %s %d, not status %d with \"%s\"; stderr: %s", how, value, status, substring, text);
+}
+
+double check_cpu_seconds(void) {
+  struct timespec t;
+  clock_gettime(CLOCK_PROCESS_CPUTIME_ID, &t);
+  return (double)t.tv_sec + 1e-9 * (double)t.tv_nsec;
 }
 
 const char *check_folder(void) {

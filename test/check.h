@@ -49,6 +49,9 @@
 /* An empty folder of this test's own (this rank's own under mpirun), removed after it. */
 const char *check_folder(void);
 
+/* Of this process, so far: what a bound on time is of, since the machine may be busy. */
+double check_cpu_seconds(void);
+
 /* What the macros call. */
 extern void (*check_before)(void);
 extern void (*check_after)(void);
