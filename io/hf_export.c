@@ -31,6 +31,7 @@ typedef struct Export {
   const char *to, *aside;
   int dtype; /* HF_AS_IS: each tensor's own */
   VEC(OutFile) files;
+  Why why; /* what this rank found that cannot be written; "": all is well so far */
 } Export;
 
 static DType type_of(const Export *e, const SafeTensor *t) {
@@ -129,20 +130,22 @@ static SafeWriter *open_file(const Export *e, const OutFile *file) {
   return safe_writer_open(path, tensors, file->tensors.n);
 }
 
-static void write_file(const Export *e, const OutFile *file) {
+/* A file with a weight that cannot be is left unfinished. */
+static void write_file(Export *e, const OutFile *file) {
   SafeWriter *w = open_file(e, file);
   char *part = xmalloc(PART * sizeof(int64_t));
-  for (int i = 0; i < file->tensors.n; i++) {
+  bool ok = true;
+  for (int i = 0; ok && i < file->tensors.n; i++) {
     const SafeTensor *t = file->tensors.at[i];
     DType type = type_of(e, t);
-    for (int64_t at = 0; at < t->n; at += PART) {
+    for (int64_t at = 0; ok && at < t->n; at += PART) {
       int64_t n = t->n - at < PART ? t->n - at : PART;
-      model_folder_read(e->from, t, at, n, type, part);
-      safe_writer_add(w, part, (size_t)n * dtype_size(type));
+      ok = try_model_folder_read(e->from, t, at, n, type, part, &e->why);
+      if (ok) safe_writer_add(w, part, (size_t)n * dtype_size(type));
     }
   }
   free(part);
-  safe_writer_close(w);
+  if (ok) safe_writer_close(w);
 }
 
 static void write_index(const Export *e) {
@@ -240,11 +243,13 @@ HfExported hf_export(Arena *arena, Comm *comm, const HfExport *asked) {
   model_folder_begin(e.from, comm);
   HfExported done = {.files = e.files.n, .tensors = model_folder_n(e.from)};
   for (int i = 0; i < e.files.n; i++) {
-    if (i % comm_size(comm) == rank) write_file(&e, &e.files.at[i]);
+    if (i % comm_size(comm) == rank && !*e.why.text) write_file(&e, &e.files.at[i]);
     done.nbytes += e.files.at[i].nbytes;
   }
-  bool whole = try_model_folder_end(e.from, &why);
-  if (!whole && rank == 0) try_tree_remove(e.aside, NULL);
+  bool spoilt = comm_any_reason(comm, *e.why.text, e.why.text, sizeof e.why.text), whole = try_model_folder_end(e.from, &why);
+  if ((spoilt || !whole) && rank == 0) try_tree_remove(e.aside, NULL);
+  comm_barrier(comm);
+  if (whole && spoilt) fail(FAIL_INPUT, "%s", e.why.text);
   if (!whole)
     fail(FAIL_INPUT, "%s damaged: %s\nhelp: use another checkpoint; hpctrain ckpt ls lists them", model_folder_path(e.from),
          why.text);

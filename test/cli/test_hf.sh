@@ -184,6 +184,15 @@ test_bad_folders_are_named() {
   [ ! -e x ]
 }
 
+test_what_fp16_cannot_hold_is_named() {
+  copy_model llama2
+  printf '\0\120\303\107' | dd of=m/model.safetensors bs=1 seek=$(($(stat -c %s m/model.safetensors) - 4)) conv=notrunc 2> /dev/null
+  hf 0 import m ckpt
+  refused "^error: ckpt/step-00000000: 'model.norm.weight' has 100000 at element 63, and fp16 ends at 65504" export ckpt out.hf --dtype fp16
+  [ ! -e out.hf ] && [ ! -e out.hf.tmp ]
+  hf 0 export ckpt out.hf --dtype bf16
+}
+
 test_a_damaged_checkpoint_is_not_exported() {
   copy_model llama2
   hf 0 import m ckpt
