@@ -12,7 +12,8 @@ enum {
   HELD = 32,          /* registers of an input's row that a thread may hold */
   HELD_LENGTH = 1536, /* columns a thread times values: so much code is unrolled */
   IN_FLIGHT = 8,
-  FEW_REGISTERS = 36, /* of data: with those of the arithmetic, few enough for RESIDENT threads of a multiprocessor */
+  DRAW_REGISTERS = 16, /* of its 64-bit products, where sums of columns are kept beside them */
+  FEW_REGISTERS = 36,  /* of data: with those of the arithmetic, few enough for RESIDENT threads of a multiprocessor */
   FEW_COLUMNS = 16,
   RESIDENT = 1024
 };
@@ -166,6 +167,12 @@ static bool keeps(const Loops *l, const Kernel *k) {
   return false;
 }
 
+static bool draws(const Kernel *k) {
+  for (int v = 0; v < k->nvalues; v++)
+    if (k->values[v].kop == K_POINTWISE && k->values[v].op == OP_RANDOM) return true;
+  return false;
+}
+
 /* A long row is worth holding only if something of it is needed again. */
 void cuda_shape_held(Cuda *c) {
   const Kernel *k = c->g.kernel;
@@ -183,6 +190,7 @@ void cuda_shape_held(Cuda *c) {
   int data = rows + constants + c->sums;
   c->early = c->held && rows + constants > 0 && data <= KEPT_REGISTERS;
   c->ahead = c->early && l->column_sums && rows > 0 && rows + data <= FEW_REGISTERS;
+  if (c->sums && draws(k)) data += DRAW_REGISTERS;
   c->resident = data <= FEW_REGISTERS && columns <= FEW_COLUMNS && !l->pointwise && c->threads * c->rows < RESIDENT
                     ? RESIDENT / (c->threads * c->rows)
                     : 1;

@@ -59,12 +59,12 @@ static void add_programs(CudaKernels *kernels, const EngineOptions *o, int progr
   arena_close(arena);
 }
 
-/* All programs that there are, of a step of three micro-steps. */
-static void add_preset(CudaKernels *kernels, const char *preset, int64_t positions, DType compute, DType moments) {
+/* All programs that there are, of a step of three micro-steps.  more: with what no preset asks for of itself. */
+static void add_preset(CudaKernels *kernels, const char *preset, int64_t positions, DType compute, DType moments, bool more) {
   EngineOptions o = {.sequences = 2, .positions = positions, .passes = 3, .nominal_tokens = 1000};
   EXPECT(model_preset(preset, &o.model));
   if (o.positions > o.model.max_positions) o.positions = o.model.max_positions;
-  if (compute == DT_F16) o.dropout = (ModelDropout){0.1, 0.1}, o.z_loss = 1e-4;
+  if (more) o.dropout = (ModelDropout){0.1, 0.1}, o.z_loss = 1e-4;
   o.adam = (AdamW){0.9, 0.95, 1e-8, 0.1};
   o.clip = 1;
   o.moments = moments;
@@ -77,14 +77,7 @@ static void add_preset(CudaKernels *kernels, const char *preset, int64_t positio
   add_programs(kernels, &o, 1);
 }
 
-TEST(kernels_of_presets_compile_for_all_architectures_without_spills) {
-  CudaKernels *kernels = cuda_kernels_open();
-  add_preset(kernels, "llama-5m", 256, DT_F32, DT_BF16);
-  add_preset(kernels, "llama-5m", 256, DT_F16, DT_F32);
-  add_preset(kernels, "llama2-7b", 4096, DT_F32, DT_F32);
-  for (int i = 0; model_presets()[i]; i++) {
-    add_preset(kernels, model_presets()[i], 2048, DT_BF16, i % 2 ? DT_BF16 : DT_F32);
-  }
+static void expect_compiled_for_all_take(CudaKernels *kernels) {
   for (int a = 0; a < ARCHS; a++) {
     Dev *dev = cuda_device_try(archs[a], 1);
     if (!dev) break;
@@ -92,6 +85,24 @@ TEST(kernels_of_presets_compile_for_all_architectures_without_spills) {
     dev_close(dev);
   }
   cuda_kernels_close(kernels);
+}
+
+TEST(kernels_of_small_models_in_all_formats_compile_for_all_architectures_without_spills) {
+  CudaKernels *kernels = cuda_kernels_open();
+  add_preset(kernels, "llama-5m", 256, DT_F32, DT_BF16, false);
+  add_preset(kernels, "llama-5m", 256, DT_F16, DT_F32, true);
+  add_preset(kernels, "gpt2-124m", 256, DT_BF16, DT_F32, true);
+  add_preset(kernels, "llama-5m", 256, DT_BF16, DT_F32, true);
+  expect_compiled_for_all_take(kernels);
+}
+
+TEST(kernels_of_presets_compile_for_all_architectures_without_spills) {
+  CudaKernels *kernels = cuda_kernels_open();
+  add_preset(kernels, "llama2-7b", 4096, DT_F32, DT_F32, false);
+  for (int i = 0; model_presets()[i]; i++) {
+    add_preset(kernels, model_presets()[i], 2048, DT_BF16, i % 2 ? DT_BF16 : DT_F32, false);
+  }
+  expect_compiled_for_all_take(kernels);
 }
 
 /* Kernels of a graph as in a run; the text of the last. */
