@@ -30,6 +30,8 @@ struct Bpe {
   Merge *merges;
   uint64_t piece_mask, merge_mask;
   int32_t ascii[128]; /* pieces of one such character */
+  uint64_t *borders;  /* as many places as merges; last << 32 | first, NO_PAIR: a free place */
+  bool has_borders;
 };
 
 typedef struct Symbol {
@@ -83,7 +85,8 @@ Bpe *bpe_open(Arena *arena, int64_t pieces, int64_t merges) {
   b->merge_mask = table_mask(merges);
   b->pieces = arena_array(arena, Piece, b->piece_mask + 1);
   b->merges = arena_array(arena, Merge, b->merge_mask + 1);
-  for (uint64_t i = 0; i <= b->merge_mask; i++) b->merges[i].pair = NO_PAIR;
+  b->borders = arena_array(arena, uint64_t, b->merge_mask + 1);
+  for (uint64_t i = 0; i <= b->merge_mask; i++) b->merges[i].pair = b->borders[i] = NO_PAIR;
   return b;
 }
 
@@ -114,6 +117,17 @@ static Merge *find_merge(const Bpe *b, int32_t left, int32_t right) {
 void bpe_add_merge(Bpe *b, int32_t left, int32_t right, uint32_t rank, int32_t joined) {
   Merge *m = find_merge(b, left, right);
   *m = (Merge){(uint64_t)(uint32_t)left << 32 | (uint32_t)right, rank, joined};
+}
+
+static uint64_t *find_border(const Bpe *b, uint32_t last, uint32_t first) {
+  uint64_t border = (uint64_t)last << 32 | first, i = mix(border * 0x9e3779b97f4a7c15u) & b->merge_mask;
+  while (b->borders[i] != border && b->borders[i] != NO_PAIR) i = (i + 1) & b->merge_mask;
+  return &b->borders[i];
+}
+
+void bpe_add_border(Bpe *b, uint32_t last, uint32_t first) {
+  *find_border(b, last, first) = (uint64_t)last << 32 | first;
+  b->has_borders = true;
 }
 
 /* The rank of a pair, NO_RANK where it makes no piece. */
@@ -302,8 +316,7 @@ static void encode(const Bpe *b, BpeWork *w, const char *word, size_t n, Ids *id
   for (int32_t i = 0; i < cut.n; i = w->symbols[i].next) ids_add(ids, &w->symbols[i].id, 1);
 }
 
-void bpe_word(const Bpe *b, BpeWork *w, const char *word, size_t n, Ids *ids) {
-  if (!n) return;
+static void encode_part(const Bpe *b, BpeWork *w, const char *word, size_t n, Ids *ids) {
   if (n > CACHE_WORD) return encode(b, w, word, n, ids);
   Cached *c = &w->cache[hash_bytes(word, n) >> (64 - CACHE_BITS)];
   if (c->n == n && !memcmp(c->word, word, n)) return ids_add(ids, c->ids, c->n_ids);
@@ -314,4 +327,30 @@ void bpe_word(const Bpe *b, BpeWork *w, const char *word, size_t n, Ids *ids) {
   c->n_ids = (uint8_t)(ids->n - first);
   memcpy(c->word, word, n);
   if (c->n_ids) memcpy(c->ids, ids->at + first, sizeof *ids->at * c->n_ids);
+}
+
+/* Characters that are no piece become bytes or UNK, of which borders know nothing: no cut beside one. */
+static void encode_parts(const Bpe *b, BpeWork *w, const char *word, size_t n, Ids *ids) {
+  bool was_piece = false;
+  uint32_t last = 0, c;
+  size_t start = 0;
+  for (size_t i = 0, length; i < n; i += length) {
+    length = (size_t)utf8_read(word + i, &c);
+    bool is_piece = (c < 128 ? b->ascii[c] : utf8_escaped(c) >= 0 ? -1 : bpe_find(b, word + i, length)) >= 0;
+    if (is_piece && was_piece && *find_border(b, last, c) == NO_PAIR) {
+      encode_part(b, w, word + start, i - start, ids);
+      start = i;
+    }
+    last = c;
+    was_piece = is_piece;
+  }
+  encode_part(b, w, word + start, n - start, ids);
+}
+
+void bpe_word(const Bpe *b, BpeWork *w, const char *word, size_t n, Ids *ids) {
+  if (!n) return;
+  if (n > CACHE_WORD && b->has_borders && !b->o.bytes && !b->o.ignore_merges)
+    encode_parts(b, w, word, n, ids);
+  else
+    encode_part(b, w, word, n, ids);
 }

@@ -26,6 +26,9 @@ bool bpe_add_piece(Bpe *b, const char *bytes, size_t n, int32_t id);
 int32_t bpe_find(const Bpe *b, const char *bytes, size_t n); /* -1: no piece */
 /* The later of two for one pair counts. */
 void bpe_add_merge(Bpe *b, int32_t left, int32_t right, uint32_t rank, int32_t joined);
+/* Of a merge's texts: the last character of the left one, the first of the right one.  Where all merges are told, a long word of
+ * characters is cut between two that no merge has so: nothing is ever joined across, and parts come again where words do not. */
+void bpe_add_border(Bpe *b, uint32_t last, uint32_t first);
 void bpe_start(Bpe *b, const BpeOptions *options); /* once all pieces are there */
 
 BpeWork *bpe_work_open(void);

@@ -57,6 +57,7 @@ bool tok_bool(const json_t *json, const char *key, bool fallback) {
 /* jansson takes no NUL in keys, and pieces are keys: in the file's text the escape of a NUL becomes that of U+FFFF, which is no
  * character, and here it becomes a NUL again. */
 static const char stand_in[] = "\xEF\xBF\xBF";
+enum { STAND_IN = 0xFFFF };
 
 static void hide_nuls(char *bytes, size_t n) {
   if (memmem(bytes, n, stand_in, 3)) return; /* then a NUL in a key is an error */
@@ -178,6 +179,16 @@ static bool merge_texts(Arena *arena, const json_t *merge, const char *text[2]) 
   return true;
 }
 
+/* Neither is empty: an empty text would make a border of what lies beyond it. */
+static void add_border(Bpe *bpe, const char *left, const char *right) {
+  uint32_t last, first;
+  const char *at = left + strlen(left) - 1;
+  while ((*at & 0xC0) == 0x80) at--;
+  utf8_read(at, &last);
+  utf8_read(right, &first);
+  bpe_add_border(bpe, last == STAND_IN ? 0 : last, first == STAND_IN ? 0 : first);
+}
+
 static bool read_merges(TokJson *j, const json_t *model, Why *why) {
   const json_t *merges = json_object_get(model, "merges"), *vocab = json_object_get(model, "vocab"), *merge;
   Arena *arena = arena_open();
@@ -192,12 +203,13 @@ static bool read_merges(TokJson *j, const json_t *model, Why *why) {
     joined.n = 0;
     text_printf(&joined, "%s%s", text[0], text[1]);
     int32_t left = vocab_id(vocab, text[0]), right = vocab_id(vocab, text[1]), both = vocab_id(vocab, joined.at);
-    ok = left >= 0 && right >= 0 && both >= 0;
+    ok = left >= 0 && right >= 0 && both >= 0 && *text[0] && *text[1];
     if (!ok) {
       why_not(why, "model: merge %zu of '%.40s' and '%.40s' is of pieces that are not in vocab", i, text[0], text[1]);
       break;
     }
     bpe_add_merge(j->bpe, left, right, rank++, both);
+    if (!j->bytes) add_border(j->bpe, text[0], text[1]);
   }
   text_close(&joined);
   arena_close(arena);
