@@ -8,6 +8,7 @@
 #include <glob.h>
 #include <inttypes.h>
 #include <math.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/mman.h>
@@ -278,8 +279,10 @@ void tokens_split(int64_t n, double val_fraction, TokensRange *train, TokensRang
   *val = (TokensRange){n - held, held};
 }
 
-int64_t tokens_order(TokensRange range, uint64_t seed, int64_t epoch, int64_t index) {
-  CHECK(range.n > 0 && index >= 0 && index < range.n && epoch >= 0);
-  Rng rng = rng_make(seed, RNG_DATA_ORDER, "", (uint64_t)epoch);
+int64_t tokens_order(TokensRange range, uint64_t seed, int stream, int64_t epoch, int64_t index) {
+  CHECK(range.n > 0 && index >= 0 && index < range.n && epoch >= 0 && stream >= 0);
+  char name[16] = "";
+  if (stream) snprintf(name, sizeof name, "%d", stream);
+  Rng rng = rng_make(seed, RNG_DATA_ORDER, name, (uint64_t)epoch);
   return range.first + (int64_t)rng_permute(&rng, (uint64_t)range.n, (uint64_t)index);
 }

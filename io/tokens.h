@@ -56,8 +56,8 @@ typedef struct TokensRange {
 void tokens_split(int64_t n, double val_fraction, TokensRange *train, TokensRange *val);
 
 /* The sample that comes as number index of an epoch over range: a bijection of 0 … n-1 onto the range's samples, by (seed,
- * epoch, index) alone. */
-int64_t tokens_order(TokensRange range, uint64_t seed, int64_t epoch, int64_t index);
+ * stream, epoch, index) alone.  stream: 0, or which of several are read side by side. */
+int64_t tokens_order(TokensRange range, uint64_t seed, int stream, int64_t epoch, int64_t index);
 
 /* --- writing ------------------------------------------------------------------------------------------------------------ */
 

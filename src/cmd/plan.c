@@ -62,6 +62,10 @@ static void check_data(const Prospect *p) {
   setup_check_profile(c, steps);
   printf("data   %s tokens; %" PRId64 " steps, %.3g epochs\n", human_count((double)data_tokens(data), text), steps,
          (double)steps * (double)p->batch.sequences / (double)epoch);
+  Text sources = {0};
+  data_sources(data, steps, p->batch.sequences, &sources);
+  for (char *line = sources.n ? strtok(sources.at, "\n") : NULL; line; line = strtok(NULL, "\n")) printf("       %s\n", line);
+  text_close(&sources);
   for (int i = 0; i < data_vals(data); i++)
     printf("       %s %s tokens to evaluate on\n", data_val_name(data, i),
            human_count((double)(data_val_sequences(data, i) * c->train.seq_len), text));

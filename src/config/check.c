@@ -61,7 +61,10 @@ void check_derive(Config *c) {
     set_auto(c, "run.folder");
   }
   if (c->demo && key_source(c, K("data.train")) == SOURCE_DEMO) {
-    c->demo_data = c->data.train.at[0].path = arena_printf(arena, "%s/%s", c->run.folder, c->data.train.at[0].path);
+    DataSet *set = arena_new(arena, DataSet);
+    *set = c->data.train.at[0];
+    c->demo_data = set->path.text = arena_printf(arena, "%s/%s", c->run.folder, set->path.text);
+    c->data.train.at = set;
   }
   derive_shape(c);
   if (unset(c, "parallel.accumulate") && known(c, "parallel.strategy")) {
@@ -192,6 +195,19 @@ static int stars(const char *text) {
   return n;
 }
 
+/* Weights are never guessed. */
+static void check_mixture(Config *c, Problems *p) {
+  const DataSets *sets = &c->data.train;
+  int n = 0;
+  for (int i = 0; i < sets->n; i++) n += sets->at[i].weight > 0;
+  for (int i = 0; i < sets->n; i++)
+    if (n && sets->at[i].weight == 0)
+      problem_add(p, *sets->at[i].path.place, "a weight, as others have", "'data.train' has weights for some of its items only");
+  if (n > 1 && known(c, "train.duration") && c->train.duration.unit == UNIT_EPOCHS)
+    tell(c, p, "train.duration", "'data.train' is a mixture", "so many steps or tokens",
+         "sources of a mixture have epochs of their own");
+}
+
 /* What one item of a list contradicts itself in. */
 static void check_items(Config *c, Problems *p) {
   const char *labels[] = {[GROUP_LR_FACTOR] = "lr_factor", [GROUP_WEIGHT_DECAY] = "weight_decay"};
@@ -281,6 +297,7 @@ void check_combinations(Config *c, Problems *p) {
   check_offload(c, p);
   check_optimizer(c, p);
   check_items(c, p);
+  if (known(c, "data.train")) check_mixture(c, p);
   check_health(c, p);
   static const char *const of_files[] = {"model.rename", "model.fresh", "model.skip"};
   for (int i = 0; i < 3; i++) check_unused(c, p, of_files[i], !unset(c, "model.from"), "it is about the files of model.from");

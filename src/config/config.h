@@ -95,12 +95,14 @@ enum { OFFLOADED_MOMENTS = 1, OFFLOADED_MASTERS = 2, OFFLOADED_GRADIENTS = 4, OF
 enum { DEBUG_IR = 1, DEBUG_FUSE = 2, DEBUG_MEM = 4, DEBUG_COMM = 8, DEBUG_SYNC = 16, DEBUG_DETERMINISM = 32 };
 
 typedef struct DataSet {
+  unsigned given;
   const char *name; /* "train", "val", or the name given to it */
-  const char *path;
+  Pattern path;
+  double weight; /* share of the tokens, beside those of the others; 0: none has one, and all are read as one stream */
 } DataSet;
 
 typedef struct DataSets {
-  DataSet *at;
+  const DataSet *at;
   int n;
 } DataSets;
 

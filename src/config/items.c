@@ -86,7 +86,7 @@ static bool take_field(Arena *arena, const Key *fields, const NodePair *pair, vo
   return false;
 }
 
-static bool take_item(Arena *arena, const Key *key, const Node *node, void *item, Fault *fault, Place *place) {
+bool item_parse(Arena *arena, const Key *key, const Node *node, void *item, Fault *fault, Place *place) {
   if (node->kind != NODE_MAP) return node_fault(fault, place, node, "has an item that is no map", key->example);
   for (int i = 0; key->fields[i].name; i++) {
     const Key *field = &key->fields[i];
@@ -104,13 +104,13 @@ bool items_parse(Arena *arena, const Key *key, const Node *node, void *c, Fault 
   if (node->kind != NODE_LIST) return node_fault(fault, place, node, "wants a list of maps", key->example);
   char *at = arena_alloc(arena, key->size * (size_t)node->items.n);
   for (int i = 0; i < node->items.n; i++)
-    if (!take_item(arena, key, node->items.at[i].value, at + key->size * (size_t)i, fault, place)) return false;
+    if (!item_parse(arena, key, node->items.at[i].value, at + key->size * (size_t)i, fault, place)) return false;
   const Items items = {at, node->items.n};
   memcpy(in(c, key), &items, sizeof items);
   return true;
 }
 
-static void print_item(const Key *key, const void *item, Text *out) {
+void item_print(const Key *key, const void *item, Text *out) {
   const char *between = "{";
   for (int i = 0; key->fields[i].name; i++) {
     if (!(*(const unsigned *)item & 1u << i)) continue;
@@ -127,7 +127,7 @@ void items_print(const Key *key, const void *c, Text *out) {
   text_printf(out, "[");
   for (int i = 0; i < items.n; i++) {
     if (i) text_printf(out, ", ");
-    print_item(key, (const char *)items.at + key->size * (size_t)i, out);
+    item_print(key, (const char *)items.at + key->size * (size_t)i, out);
   }
   text_printf(out, "]");
 }

@@ -64,6 +64,22 @@ static const Key rename_fields[] = {
     {.name = NULL},
 };
 
+#define PATH_FIELD                                                                                                                 \
+  {                                                                                                                                \
+    FIELD(DataSet, path, KEY_PATTERN), .required = true, .help = "token files, by pattern (* ? [...])",                            \
+                                       .elsewhere = "file, files, data"                                                            \
+  }
+
+static const Key train_fields[] = {
+    PATH_FIELD,
+    {FIELD(DataSet, weight, KEY_NUMBER), .derived = "none: all files are one stream", .min = 0, .max = MANY, .open = OPEN_MIN,
+     .help = "share of the tokens, beside the weights of the others; all have one, or none",
+     .elsewhere = "ratio, proportion, prob"},
+    {.name = NULL},
+};
+
+static const Key val_fields[] = {PATH_FIELD, {.name = NULL}};
+
 const Key keys[] = {
     {.section = "",
      .name = "hpctrain",
@@ -129,9 +145,11 @@ const Key keys[] = {
      .help = "tensors of the files of model.from that are not wanted",
      .elsewhere = "exclude_keys, _keys_to_ignore_on_load_unexpected"},
 
-    {KEY(data, train, KEY_DATA), .fixed = true, .required = true, .example = "data/train.bin", .help = "token file to train on",
+    {KEY(data, train, KEY_DATA), .fields = train_fields, .size = sizeof(DataSet), .fixed = true, .required = true,
+     .example = "data/train.bin", .help = "token files to train on: a pattern, or a list of {path: ..., weight: ...}",
      .elsewhere = "data_path, dataset_path, train_data, train_file, datasets"},
-    {KEY(data, val, KEY_DATA), .example = "data/val.bin", .help = "token file to evaluate on",
+    {KEY(data, val, KEY_DATA), .fields = val_fields, .size = sizeof(DataSet), .example = "data/val.bin",
+     .help = "token files to evaluate on: a pattern, or {name: pattern, ...}",
      .elsewhere = "valid_data_path, val_data, validation_file, eval_data, test_datasets"},
     {KEY(data, dtype, KEY_CHOICE), .fixed = true, .fallback = "auto", .choices = LIST("auto", "uint16", "uint32"),
      .help = "of tokens; auto: from the file's header"},

@@ -33,39 +33,6 @@ static bool parse_set_list(Arena *arena, const Key *key, const Node *node, void 
   return true;
 }
 
-/* One of a list: a path, or {path: …}. */
-static bool parse_data_item(const Node *node, DataSet *set, Fault *fault, Place *place) {
-  static const char form[] = "a path, or {path: ...}";
-  const Node *value = node;
-  if (node->kind == NODE_LIST) return node_fault(fault, place, node, "has an item that is no path", form);
-  if (node->kind == NODE_MAP) {
-    for (int i = 0; i < node->items.n; i++) {
-      const Node *key = node->items.at[i].key;
-      if (strcmp(key->text, "path") != 0) return node_fault(fault, place, key, "has an item with an unknown key", form);
-      value = node->items.at[i].value;
-    }
-  }
-  if (value->kind != NODE_TEXT || is_null(value)) return node_fault(fault, place, value, "has an item that is no path", form);
-  set->path = value->text;
-  return true;
-}
-
-/* A list of data sets, or {name: path}. */
-static bool parse_data_list(Arena *arena, const Key *key, const Node *node, void *c, Fault *fault, Place *place) {
-  if (node->items.n != 1) {
-    return node_fault(fault, place, node, arena_printf(arena, "holds %d data sets", node->items.n), "this version takes one");
-  }
-  NodePair item = node->items.at[0];
-  DataSet *set = arena_new(arena, DataSet);
-  set->name = item.key ? item.key->text : key->name;
-  if (!*set->name) return node_fault(fault, place, item.key, "has a data set without a name", NULL);
-  if (item.key && item.value->kind != NODE_TEXT)
-    return node_fault(fault, place, item.value, "has a name without a path", "{name: path}");
-  if (!parse_data_item(item.value, set, fault, place)) return false;
-  *(DataSets *)(void *)((char *)c + key->offset) = (DataSets){set, 1};
-  return true;
-}
-
 /* {word: bytes} */
 static bool parse_fit_map(Arena *arena, const Key *key, const Node *node, void *c, Fault *fault, Place *place) {
   const NodePair *pair = node->items.at;
@@ -76,7 +43,7 @@ static bool parse_fit_map(Arena *arena, const Key *key, const Node *node, void *
 
 typedef bool ParseNode(Arena *arena, const Key *key, const Node *node, void *c, Fault *fault, Place *place);
 static ParseNode *const node_parsers[KEY_TYPES] = {
-    [KEY_PATTERN] = pattern_parse, [KEY_PATTERNS] = patterns_parse, [KEY_ITEMS] = items_parse};
+    [KEY_PATTERN] = pattern_parse, [KEY_PATTERNS] = patterns_parse, [KEY_ITEMS] = items_parse, [KEY_DATA] = sets_parse};
 
 bool value_parse_node(Arena *arena, const Key *key, const Node *node, void *c, Fault *fault, Place *place) {
   *place = node->place;
@@ -85,7 +52,6 @@ bool value_parse_node(Arena *arena, const Key *key, const Node *node, void *c, F
   if (node->kind == NODE_TEXT) return value_parse(arena, key, node->text, c, fault);
   if (node->kind == NODE_LIST && key->type == KEY_SET) return parse_set_list(arena, key, node, c, fault, place);
   if (node->kind == NODE_MAP && key->type == KEY_FIT) return parse_fit_map(arena, key, node, c, fault, place);
-  if (key->type == KEY_DATA) return parse_data_list(arena, key, node, c, fault, place);
   return node_fault(fault, place, node, node->kind == NODE_LIST ? "is one value, not a list" : "is one value, not a section", NULL);
 }
 
@@ -136,17 +102,6 @@ static void print_set(const Key *key, int set, Text *out) {
   text_printf(out, "]");
 }
 
-static void print_data(const Key *key, const DataSets *sets, Text *out) {
-  bool named = strcmp(sets->at[0].name, key->name) != 0;
-  if (named) {
-    text_printf(out, "{");
-    word_print(sets->at[0].name, out);
-    text_printf(out, ": ");
-  }
-  word_print(sets->at[0].path, out);
-  if (named) text_printf(out, "}");
-}
-
 static void print_worded(const Key *key, double value, Text *out) {
   if (key->word && value == 0) {
     text_printf(out, "%s", key->word);
@@ -178,7 +133,7 @@ void value_print(const Key *key, const void *c, Text *out) {
   if (key->type == KEY_AMOUNT) print_amount(*(const Amount *)at, out);
   if (key->type == KEY_RANGE) print_range(key, *(const Range *)at, out);
   if (key->type == KEY_FIT) print_fit(key, *(const Fit *)at, out);
-  if (key->type == KEY_DATA) print_data(key, at, out);
+  if (key->type == KEY_DATA) sets_print(key, c, out);
   if (key->type == KEY_PATTERN) pattern_print(key, c, out);
   if (key->type == KEY_PATTERNS) patterns_print(key, c, out);
   if (key->type == KEY_ITEMS) items_print(key, c, out);

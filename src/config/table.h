@@ -16,10 +16,10 @@ typedef enum KeyType {
   KEY_AMOUNT,   /* Amount, one of units */
   KEY_RANGE,    /* Range */
   KEY_FIT,      /* Fit, of choices */
-  KEY_DATA,     /* DataSets */
   KEY_PATTERN,  /* Pattern */
   KEY_PATTERNS, /* Patterns: one, or a list of them */
   KEY_ITEMS,    /* a list of maps of `fields`: a struct of a pointer to the first and their number */
+  KEY_DATA,     /* DataSets: a path, a list of paths and maps of `fields`, or a map from names to paths */
   KEY_TYPES
 } KeyType;
 
@@ -44,8 +44,8 @@ struct Key {
   const char *example;        /* for the help and the starter file */
   const char *help;           /* half a line */
   const char *elsewhere;      /* other programs' names, separated by ", " */
-  const Key *fields;          /* of KEY_ITEMS, name NULL at the end.  An item starts with unsigned bits: which were given */
-  size_t size;                /* of such an item */
+  const Key *fields; /* of KEY_ITEMS and KEY_DATA, name NULL at the end.  An item starts with unsigned bits: which were given */
+  size_t size;       /* of such an item */
 };
 
 typedef struct Section {
@@ -142,12 +142,18 @@ void value_print(const Key *key, const void *c, Text *out); /* as YAML that read
 void word_print(const char *text, Text *out);               /* quoted where YAML wants it */
 
 /* ---- items.c: patterns, and lists of maps; c is a Config, or the item that a field lies in ---- */
+bool item_parse(Arena *arena, const Key *key, const Node *node, void *item, Fault *fault, Place *place);
+void item_print(const Key *key, const void *item, Text *out);
 bool items_parse(Arena *arena, const Key *key, const Node *node, void *c, Fault *fault, Place *place);
 bool patterns_parse(Arena *arena, const Key *key, const Node *node, void *c, Fault *fault, Place *place);
 bool pattern_parse(Arena *arena, const Key *key, const Node *node, void *c, Fault *fault, Place *place);
 void items_print(const Key *key, const void *c, Text *out);
 void patterns_print(const Key *key, const void *c, Text *out);
 void pattern_print(const Key *key, const void *c, Text *out);
+
+/* ---- sets.c: data sets ---- */
+bool sets_parse(Arena *arena, const Key *key, const Node *node, void *c, Fault *fault, Place *place);
+void sets_print(const Key *key, const void *c, Text *out);
 
 /* ---- check.c: what concerns several keys ---- */
 void check_derive(Config *c);

@@ -238,19 +238,11 @@ bool config_parse_bytes(const char *text, int64_t *nbytes) {
   return number_scan(text, &value, &rest) && bytes_take(value, rest + strspn(rest, " "), nbytes);
 }
 
-static bool parse_data(Arena *arena, const Key *key, const char *text, void *at, Fault *fault) {
-  if (!*text) return fault_set(fault, "has no value", NULL);
-  DataSet *set = arena_new(arena, DataSet);
-  *set = (DataSet){key->name, arena_strdup(arena, text)};
-  *(DataSets *)at = (DataSets){set, 1};
-  return true;
-}
-
 typedef bool ParseValue(Arena *arena, const Key *key, const char *text, void *at, Fault *fault);
 static ParseValue *const parsers[] = {
-    [KEY_INT] = parse_int,       [KEY_NUMBER] = parse_number, [KEY_BOOL] = parse_bool,     [KEY_TEXT] = parse_text,
-    [KEY_CHOICE] = parse_choice, [KEY_SET] = parse_set,       [KEY_AMOUNT] = parse_amount, [KEY_DATA] = parse_data,
-    [KEY_RANGE] = parse_range,   [KEY_FIT] = parse_fit,
+    [KEY_INT] = parse_int,       [KEY_NUMBER] = parse_number, [KEY_BOOL] = parse_bool,
+    [KEY_TEXT] = parse_text,     [KEY_CHOICE] = parse_choice, [KEY_SET] = parse_set,
+    [KEY_AMOUNT] = parse_amount, [KEY_RANGE] = parse_range,   [KEY_FIT] = parse_fit,
 };
 
 bool value_parse(Arena *arena, const Key *key, const char *text, void *c, Fault *fault) {

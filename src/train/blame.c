@@ -122,7 +122,7 @@ static void tell_loss(Run *run, int64_t sequence, const StepResult *alone, const
 
 bool run_blame(Run *run, int64_t step, bool redo, char *text, size_t nbytes) {
   run_save_copied(run); /* looks write what is there again */
-  char name[128], sample[64] = "";
+  char name[128], sample[256] = "";
   int rank;
   Find params = look(run, IN_PARAMETERS, &rank);
   if (params.param >= 0) {
@@ -133,7 +133,11 @@ bool run_blame(Run *run, int64_t step, bool redo, char *text, size_t nbytes) {
   StepResult alone;
   bool search = run->searches++ < SEARCHES;
   int64_t sequence = search ? find_sequence(run, step, &alone) : -1;
-  if (sequence >= 0) snprintf(sample, sizeof sample, ", sample %lld", (long long)run_sample(run, step, sequence));
+  if (sequence >= 0) {
+    const char *source;
+    int64_t which = run_sample(run, step, sequence, &source);
+    snprintf(sample, sizeof sample, ", sample %lld%s%s", (long long)which, source ? " of " : "", source ? source : "");
+  }
   if (sequence >= 0 && !isfinite(alone.loss)) {
     tell_loss(run, sequence, &alone, &params, sample, text, nbytes);
     return true;

@@ -1,8 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Which tokens a rank computes on.  Row `row` of pass `pass` of step s on data-parallel rank d is number
  *   s·sequences + (pass·D + d)·micro + row
- * of an endless stream of samples in which epoch follows epoch, each in its own order; so the sequences of a step are the same
- * for any number of ranks, any micro-batch and after any resume. */
+ * of an endless stream of samples; so the sequences of a step are the same for any number of ranks, any micro-batch and after any
+ * resume.  The stream takes from its sources by their weights (mixture.h); within each, epoch follows epoch, each in its own order.
+ */
 #ifndef TRAIN_DATA_H
 #define TRAIN_DATA_H
 
@@ -16,9 +17,12 @@ typedef struct Data Data;
 Data *data_open(Arena *arena, const Config *c, int64_t vocab);
 void data_close(Data *data);
 int64_t data_tokens(const Data *data);          /* in the training files */
-int64_t data_epoch_sequences(const Data *data); /* samples of an epoch */
-uint64_t data_hash(const Data *data);           /* of all sizes: equal where the files are */
-int data_vals(const Data *data);                /* validation sets */
+int64_t data_epoch_sequences(const Data *data); /* samples of an epoch; of a mixture, of all its sources */
+uint64_t data_hash(const Data *data);           /* of all sizes and shares: equal where files and weights are */
+/* Of a mixture, else nothing: what it comes to, for a checkpoint; and for people, a line a source. */
+void data_mixture(const Data *data, Text *out);
+void data_sources(const Data *data, int64_t steps, int64_t sequences, Text *out);
+int data_vals(const Data *data); /* validation sets */
 const char *data_val_name(const Data *data, int val);
 int64_t data_val_sequences(const Data *data, int val);
 
@@ -29,8 +33,9 @@ const char *data_train_file(const Data *data, int64_t number);
 void data_train(const Data *data, int64_t first, int64_t micro, int32_t *ids, int32_t *labels);
 /* Row `row` becomes padding. */
 void data_blank(const Data *data, int64_t row, int32_t *ids, int32_t *labels);
-/* Which sample of the files has this stream number: it begins seq_len times as many tokens from their start. */
-int64_t data_sample(const Data *data, int64_t number);
+/* Which sample of its source's files has this stream number: it begins seq_len times as many tokens from their start.  *source: its
+ * pattern, of a mixture; else NULL. */
+int64_t data_sample(const Data *data, int64_t number, const char **source);
 /* The same of a validation set, in the order of its file; rows from `end` on are padding whose labels are ignored. */
 void data_val(const Data *data, int val, int64_t first, int64_t end, int64_t micro, int32_t *ids, int32_t *labels);
 
@@ -46,8 +51,9 @@ void data_first(const Data *data, const Tokenizer *t, Text *out);
 /* Bytes of text of the labels of a validation set's first n rows; bytes: of each id (tokenizer_bytes). */
 int64_t data_val_bytes(const Data *data, int val, int64_t n, const int32_t *bytes);
 
-/* For data_text.c.  The first sample's ids, until the next call; the files of the training set (0) or of validation set k - 1. */
+/* For data_text.c.  The first sample's ids, until the next call; the files of all sets, training and validation. */
 void data_peek(const Data *data, const int32_t **ids, int64_t *n);
+int data_sets(const Data *data);
 const Tokens *data_files(const Data *data, int set);
 
 #endif

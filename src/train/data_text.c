@@ -33,7 +33,7 @@ Tokenizer *data_open_tokenizer(const Config *c, int64_t vocab, Text *warnings) {
 
 /* A file that notes another tokenizer, or NULL. */
 static const char *other_file(const Data *d, const Tokenizer *t) {
-  for (int set = 0; set <= data_vals(d); set++)
+  for (int set = 0; set < data_sets(d); set++)
     for (int i = 0; i < tokens_files(data_files(d, set)); i++) {
       const TokenNote *note;
       const char *path = tokens_note(data_files(d, set), i, &note);

@@ -29,10 +29,10 @@ void run_passes_of(Run *run, int64_t step, int64_t first, int64_t end) {
 
 void run_passes(Run *run, int64_t step) { run_passes_of(run, step, 0, run->batch.sequences); }
 
-int64_t run_sample(const Run *run, int64_t step, int64_t number) {
+int64_t run_sample(const Run *run, int64_t step, int64_t number, const char **source) {
   const Batch *b = &run->batch;
   int64_t D = mesh_dp_size(run->mesh), row = number % b->micro, pass = number / b->micro % b->passes;
-  return data_sample(run->data, stream_begin(run, step) + (pass * D + run_rank_of(run, number)) * b->micro + row);
+  return data_sample(run->data, stream_begin(run, step) + (pass * D + run_rank_of(run, number)) * b->micro + row, source);
 }
 
 int run_rank_of(const Run *run, int64_t number) { return (int)(number / (run->batch.micro * run->batch.passes)); }

@@ -85,9 +85,10 @@ static void check_model(const Run *run, const Ckpt *ckpt) {
 static void check_data(const Run *run, const Ckpt *ckpt, const Config *was) {
   const DataSets *a = &was->data.train, *b = &run->config->data.train;
   bool same = a->n == b->n;
-  for (int i = 0; same && i < a->n; i++) same = !strcmp(a->at[i].path, b->at[i].path);
+  for (int i = 0; same && i < a->n; i++) same = !strcmp(a->at[i].path.text, b->at[i].path.text);
   if (!same)
-    config_fail(run->config, "data.train", help, "the training data cannot change in a run: the checkpoint has %s", a->at[0].path);
+    config_fail(run->config, "data.train", help, "the training data cannot change in a run: the checkpoint has %s",
+                a->at[0].path.text);
   static const struct {
     const char *fact, *key, *what;
   } sizes[] = {{"data_tokens", "data.train", "the number of tokens in data.train"},
@@ -97,6 +98,13 @@ static void check_data(const Run *run, const Ckpt *ckpt, const Config *was) {
     const char *fact = ckpt_fact(ckpt, sizes[i].fact);
     if (fact && num_parse_int(fact, &before)) check_number(run, sizes[i].key, sizes[i].what, before, now[i]);
   }
+  Text mixture = {0};
+  data_mixture(run->data, &mixture);
+  const char *fact = ckpt_fact(ckpt, "mixture"), *was_text = fact ? fact : "", *is = mixture.n ? mixture.at : "";
+  if (strcmp(was_text, is))
+    config_fail(run->config, "data.train", help, "the mixture cannot change in a run: the checkpoint has %s, now it is %s",
+                *was_text ? was_text : "none", *is ? is : "none");
+  text_close(&mixture);
 }
 
 /* Of these what they come to was compared. */

@@ -127,9 +127,9 @@ void run_doing(Run *run, bool patient, const char *doing);
 void run_passes(Run *run, int64_t step); /* of all of the step's sequences, started */
 /* The same as if only those from first up to end counted: the others are padding. */
 void run_passes_of(Run *run, int64_t step, int64_t first, int64_t end);
-/* Of such a sequence: the rank that takes it, and which sample of the data it is. */
+/* Of such a sequence: the rank that takes it, and which sample of the data it is (data_sample). */
 int run_rank_of(const Run *run, int64_t number);
-int64_t run_sample(const Run *run, int64_t step, int64_t number);
+int64_t run_sample(const Run *run, int64_t step, int64_t number, const char **source);
 
 /* --- trouble.c ------------------------------------------------------------------------------------------------------------ */
 

@@ -23,8 +23,8 @@ enum { RETRY_MOST = 1000 }; /* steps, where checkpoint.every is none */
 /* What a checkpoint holds besides the states. */
 typedef struct Words {
   Arena *arena;
-  Text history;
-  CkptText facts[6];
+  Text history, mixture;
+  CkptText facts[7];
   StatesSave save;
 } Words;
 
@@ -67,6 +67,7 @@ static void words_open(const Run *run, Words *w) {
   Arena *arena = arena_open();
   *w = (Words){.arena = arena};
   history_print(run->history, &w->history);
+  data_mixture(run->data, &w->mixture);
   const CkptText own[] = {{"config", run->config_text},
                           {"model", run->model_text},
                           {"choices", job_choices(engine_job(run->engine))},
@@ -82,6 +83,7 @@ static void words_open(const Run *run, Words *w) {
       {"ranks", arena_printf(arena, "%d", comm_size(run->comm))},
       {"data_tokens", arena_printf(arena, "%lld", (long long)data_tokens(run->data))},
       {"epoch_sequences", arena_printf(arena, "%lld", (long long)data_epoch_sequences(run->data))},
+      {"mixture", w->mixture.at}, /* the last: of a mixture alone */
   };
   memcpy(w->facts, facts, sizeof facts);
   w->save = (StatesSave){.folder = run->folder->checkpoints,
@@ -89,12 +91,13 @@ static void words_open(const Run *run, Words *w) {
                          .texts = texts,
                          .n_texts = n_own + run->n_papers,
                          .facts = w->facts,
-                         .n_facts = sizeof facts / sizeof *facts};
+                         .n_facts = (int)(sizeof facts / sizeof *facts) - !w->mixture.n};
 }
 
 static void words_close(Words *w) {
   if (!w->arena) return;
   text_close(&w->history);
+  text_close(&w->mixture);
   arena_close(w->arena);
   w->arena = NULL;
 }

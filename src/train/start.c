@@ -223,6 +223,9 @@ static void banner_plan(Run *run) {
   lines_banner(l, "data", "%s tokens, %.2f epochs; first: %s", human_count((double)data_tokens(run->data), a),
                (double)run->shape.total_steps * (double)b->sequences / (double)data_epoch_sequences(run->data), text.at);
   text_close(&text);
+  data_sources(run->data, run->shape.total_steps, b->sequences, &text);
+  for (char *line = text.n ? strtok(text.at, "\n") : NULL; line; line = strtok(NULL, "\n")) lines_banner(l, "data", "%s", line);
+  text_close(&text);
   JobMemory m = job_memory(engine_job(run->engine));
   double gib = 1 << 30;
   char host[64] = "";

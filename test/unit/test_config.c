@@ -207,7 +207,7 @@ TEST(a_file_is_read_into_typed_fields) {
   EXPECT(c->memory.recompute.choice == RECOMPUTE_BLOCK);
   EXPECT(c->cpu.threads == 2);
   EXPECT(c->data.train.n == 1 && c->data.val.n == 1);
-  EXPECT_TEXT(c->data.train.at[0].path, "a.bin");
+  EXPECT_TEXT(c->data.train.at[0].path.text, "a.bin");
   EXPECT_TEXT(c->data.val.at[0].name, "val");
   EXPECT_TEXT(c->model.preset, "llama2-7b");
   EXPECT(!c->model.from && !c->demo);
@@ -296,21 +296,43 @@ TEST(data_sets_are_a_path_or_a_list_or_a_name) {
                                     strstr(good, "train:\n"));
     Config *c = load_text(arena, text);
     EXPECT(c->data.val.n == 1);
-    EXPECT_TEXT(c->data.val.at[0].path, "v.bin");
+    EXPECT_TEXT(c->data.val.at[0].path.text, "v.bin");
     EXPECT_TEXT(c->data.val.at[0].name, "val");
     arena_close(arena);
   }
   const char *head = "data: {train: ", *bad[][2] = {{"[]", "holds 0 data sets"},
-                                                    {"[a, b]", "holds 2 data sets"},
-                                                    {"[{path: a, weight: 1}]", "unknown key"},
-                                                    {"[{}]", "no path"},
+                                                    {"a.bin, val: [a, b]", "holds 2 data sets"},
+                                                    {"{a: b, c: d}", "holds 2 data sets"},
+                                                    {"[{path: a, size: 1}]", "unknown key 'size'"},
+                                                    {"a.bin, val: [{path: a, weight: 1}]", "unknown key 'weight'"},
+                                                    {"[{path: a, weight: 0}]", "'weight' is out of range"},
+                                                    {"[{path: a, weight: -1}, b]", "'weight' is out of range"},
+                                                    {"[{}]", "an item without 'path'"},
                                                     {"[[a]]", "no path"},
                                                     {"{a: [b]}", "a name without a path"}};
-  for (int i = 0; i < 6; i++) {
+  for (size_t i = 0; i < sizeof bad / sizeof *bad; i++) {
     char text[256];
     snprintf(text, sizeof text, "%s%s}\n", head, bad[i][0]);
     expect_bad_file(text, bad[i][1]);
   }
+}
+
+TEST(a_mixture_has_weights_for_all_of_its_items_or_for_none) {
+  Arena *arena = arena_open();
+  Config *c = load_words(
+      arena, good, "data.train=[{\"path\":a*.bin,\"weight\":0.9},{\"path\":\"b\",\"weight\":1e-1}] data.val={\"x\":v,\"y\":w}");
+  EXPECT(c->data.train.n == 2 && c->data.train.at[0].weight == 0.9 && c->data.train.at[1].weight == 0.1 && c->data.val.n == 2);
+  EXPECT_TEXT(c->data.train.at[0].path.text, "a*.bin");
+  EXPECT_TEXT(c->data.val.at[1].name, "y");
+  c = load_words(arena, good, "data.train=[a,{\"path\":b}]");
+  EXPECT(c->data.train.n == 2 && c->data.train.at[1].weight == 0);
+  EXPECT_FAIL(FAIL_INPUT,
+              "'data.train' has weights for some of its items only\n  --> argument 1: data.train=[{\"path\":a,\"weight\":1},b]\n"
+              "                                                    ^ a weight, as others have",
+              load_words(arena, good, "data.train=[{\"path\":a,\"weight\":1},b]"));
+  EXPECT_FAIL(FAIL_INPUT, "sources of a mixture have epochs of their own",
+              load_words(arena, good, "data.train=[{\"path\":a,\"weight\":1},{\"path\":b,\"weight\":1}] train.duration=2epochs"));
+  arena_close(arena);
 }
 
 /* ---- combinations ---- */
@@ -418,6 +440,8 @@ TEST(the_resolved_print_reads_back_to_the_same_values) {
       {shape, "run.debug=ir,mem,comm run.tune=true train.grad_clip=none train.stop_after=1step train.eps=1.2345678901234567e-9"},
       {good, "data.val=\"quoted\\and,{odd}:#.bin run.folder=-dash run.name=null checkpoint.resume=a:b"},
       {good, "run.seed=9000000000000000 train.duration=123456789012345tokens run.name=\xc3\xa9t\xc3\xa9"},
+      {good, "data.train=[{\"path\":a*,\"weight\":0.7},{\"path\":b,\"weight\":3e-3}] data.val={\"x\":a,\"y\":b}"},
+      {good, "data.train=[a,b]"},
       {good, "data.val_fraction=0.1 eval.tokens=1M train.global_batch_size=1Ki\tsequences"},
   };
   Arena *arena = arena_open();
@@ -471,7 +495,7 @@ TEST(the_demo_follows_the_ranks) {
     char *argv[] = {"test", "run.folder=r", "train.stop_after=2steps", NULL};
     Config *c = config_load(arena, 3, argv, ranks);
     EXPECT(c->demo && !c->file);
-    EXPECT_TEXT(c->data.train.at[0].path, "r/demo.bin");
+    EXPECT_TEXT(c->data.train.at[0].path.text, "r/demo.bin");
     EXPECT(config_check_batch(c, ranks).sequences % ranks == 0);
     EXPECT(load_text(arena, printed(arena, c))->train.lr == c->train.lr);
   }

@@ -145,20 +145,21 @@ TEST(an_id_outside_the_vocabulary_is_named_with_file_and_place) {
   tokens_close(t);
 }
 
-TEST(the_order_is_a_bijection_that_changes_with_seed_and_epoch) {
+TEST(the_order_is_a_bijection_that_changes_with_seed_stream_and_epoch) {
   for (int64_t n = 1; n < 700; n = n * 2 + 1) {
-    int same_epoch = 0, same_seed = 0;
+    int same_epoch = 0, same_seed = 0, same_stream = 0;
     char *seen = xmalloc((size_t)n);
     memset(seen, 0, (size_t)n);
     for (int64_t i = 0; i < n; i++) {
-      int64_t sample = tokens_order((TokensRange){5, n}, 1, 0, i);
+      int64_t sample = tokens_order((TokensRange){5, n}, 1, 0, 0, i);
       EXPECT(sample >= 5 && sample < 5 + n && !seen[sample - 5]++);
-      EXPECT(tokens_order((TokensRange){5, n}, 1, 0, i) == sample);
-      same_epoch += tokens_order((TokensRange){5, n}, 1, 1, i) == sample;
-      same_seed += tokens_order((TokensRange){5, n}, 2, 0, i) == sample;
+      EXPECT(tokens_order((TokensRange){5, n}, 1, 0, 0, i) == sample);
+      same_epoch += tokens_order((TokensRange){5, n}, 1, 0, 1, i) == sample;
+      same_stream += tokens_order((TokensRange){5, n}, 1, 1, 0, i) == sample;
+      same_seed += tokens_order((TokensRange){5, n}, 2, 0, 0, i) == sample;
     }
     free(seen);
-    if (n > 100) EXPECT(same_epoch < n / 10 && same_seed < n / 10);
+    if (n > 100) EXPECT(same_epoch < n / 10 && same_seed < n / 10 && same_stream < n / 10);
   }
 }
 
