@@ -15,6 +15,7 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
+#include "io/megatron.h"
 #include "io/token_file.h"
 #include "io/utf8.h"
 #include "src/base/arena.h"
@@ -29,6 +30,7 @@ typedef struct File {
   int width, header;        /* bytes */
   bool noted;
   TokenNote note;
+  MegatronIndex index; /* where documents begin, if the format tells */
 } File;
 
 struct Tokens {
@@ -48,7 +50,7 @@ static const struct {
     {"\xc7\xd7\x34\x01", 4, "an llm.c training state"},  /* 20240327 */
     {"\xc8\xd7\x34\x01", 4, "an llm.c tokenizer"},       /* 20240328 */
     {"\xa3\xd9\x34\x01", 4, "an llm.c model"},           /* 20240803 */
-    {"MMIDIDX", 7, "a Megatron index; its .bin beside it is headerless"},
+    {"MMIDIDX", 7, "a Megatron index; the ids are in the .bin beside it"},
     {"\x93NUMPY", 6, "a NumPy array"},
     {"\x89HDF", 4, "an HDF5 file"},
     {"PK\3\4", 4, "a zip archive"},
@@ -74,38 +76,36 @@ static bool looks_text(const char *start, size_t n) {
   return n && good + 4 > n; /* the last character may be cut */
 }
 
-/* Fills width, header and n from the file's first bytes and size. */
-static bool read_layout(File *f, const int32_t *start, size_t n, uint64_t size, int width, Why *why) {
-  const TokenFormat *format = n >= 4 ? token_format(start[0]) : NULL;
-  if (!format) {
-    if (!check_foreign((const unsigned char *)start, n, f->path, why)) return false;
-    if (!width && looks_text((const char *)start, n))
-      return why_not(why,
-                     "%s is text, no token file\nhelp: hpctrain tokenize --tokenizer T %s --out PREFIX makes token files of it",
-                     f->path, f->path);
-    if (!width)
-      return why_not(why, "%s has no header that is known\nhelp: if it holds bare ids, set data.dtype to uint16 or uint32",
-                     f->path);
-    if (size % (unsigned)width)
-      return why_not(why, "%s: %" PRIu64 " bytes are no whole number of %d-byte ids\nhelp: data.dtype or the file is wrong",
-                     f->path, size, width);
-    f->width = width;
-    f->header = 0;
-    f->n = (int64_t)(size / (unsigned)width);
-    return true;
-  }
-  if (n < TOKEN_HEADER_BYTES) return why_not(why, "%s: %" PRIu64 " bytes are too short for its header", f->path, size);
+/* What formats are told by. */
+typedef struct Look {
+  int32_t start[TOKEN_HEADER_INTS];
+  size_t n; /* bytes of start that the file has */
+  uint64_t size;
+  int width;       /* that was asked for, or 0 */
+  char *neighbour; /* PATH.idx of PATH.bin, or NULL */
+} Look;
+
+static bool is_llmc(const Look *look) { return look->n >= 4 && token_format(look->start[0]); }
+
+static bool check_width(const File *f, int wanted, int found, Why *why) {
+  if (!wanted || wanted == found) return true;
+  return why_not(why, "%s: its header says %d-byte ids, data.dtype %d-byte ones\nhelp: leave data.dtype out", f->path, found,
+                 wanted);
+}
+
+static bool read_llmc(File *f, const Look *look, Why *why) {
+  const int32_t *start = look->start;
+  const TokenFormat *format = token_format(start[0]);
+  if (look->n < TOKEN_HEADER_BYTES) return why_not(why, "%s: %" PRIu64 " bytes are too short for its header", f->path, look->size);
   if (start[1] != format->version)
     return why_not(why, "%s: version %d of magic %d; version %d is read", f->path, start[1], start[0], format->version);
-  if (width && width != format->width)
-    return why_not(why, "%s: its header says %d-byte ids, data.dtype %d-byte ones\nhelp: leave data.dtype out", f->path,
-                   format->width, width);
+  if (!check_width(f, look->width, format->width, why)) return false;
   uint64_t want = TOKEN_HEADER_BYTES + (uint64_t)(uint32_t)start[2] * (unsigned)format->width;
-  if (start[2] < 0 || want != size)
+  if (start[2] < 0 || want != look->size)
     return why_not(why,
                    "%s: %d tokens by its header make %" PRIu64 " bytes, but it has %" PRIu64
                    "\nhelp: it was cut short or damaged; copy it again",
-                   f->path, start[2], want, size);
+                   f->path, start[2], want, look->size);
   f->width = format->width;
   f->header = TOKEN_HEADER_BYTES;
   f->n = start[2];
@@ -113,20 +113,88 @@ static bool read_layout(File *f, const int32_t *start, size_t n, uint64_t size, 
   return true;
 }
 
+static bool is_megatron(const Look *look) { return look->neighbour && megatron_is_index(look->neighbour); }
+
+static bool read_megatron(File *f, const Look *look, Why *why) {
+  if (!try_megatron_open(look->neighbour, look->size, &f->index, why)) return false;
+  if (!check_width(f, look->width, f->index.width, why)) {
+    megatron_close(&f->index);
+    return false;
+  }
+  f->width = f->index.width;
+  f->n = f->index.n;
+  return true;
+}
+
+static bool is_any(const Look *look) { return look; }
+
+static bool read_bare(File *f, const Look *look, Why *why) {
+  const char *start = (const char *)look->start;
+  int width = look->width;
+  if (!check_foreign((const unsigned char *)start, look->n, f->path, why)) return false;
+  if (!width && looks_text(start, look->n))
+    return why_not(why, "%s is text, no token file\nhelp: hpctrain tokenize --tokenizer T %s --out PREFIX makes token files of it",
+                   f->path, f->path);
+  if (!width)
+    return why_not(why, "%s has no header that is known\nhelp: if it holds bare ids, set data.dtype to uint16 or uint32", f->path);
+  if (look->size % (unsigned)width)
+    return why_not(why, "%s: %" PRIu64 " bytes are no whole number of %d-byte ids\nhelp: data.dtype or the file is wrong", f->path,
+                   look->size, width);
+  f->width = width;
+  f->n = (int64_t)(look->size / (unsigned)width);
+  return true;
+}
+
+/* The first that a file is counts; read fills width, header, n and what else the format tells. */
+static const struct {
+  bool (*is)(const Look *look);
+  bool (*read)(File *f, const Look *look, Why *why);
+} formats[] = {{is_llmc, read_llmc}, {is_megatron, read_megatron}, {is_any, read_bare}};
+
+static bool read_layout(File *f, const Look *look, Why *why) {
+  int i = 0;
+  while (!formats[i].is(look)) i++;
+  return formats[i].read(f, look, why);
+}
+
+/* The caller's; NULL where the name ends otherwise. */
+static char *index_path(const char *path) {
+  size_t n = strlen(path);
+  if (n < 4 || strcmp(path + n - 4, ".bin") != 0) return NULL;
+  char *copy = xmalloc(n + 1);
+  memcpy(copy, path, n - 3);
+  strcpy(copy + n - 3, "idx");
+  return copy;
+}
+
 static bool map_file(File *f, int fd, int width, Why *why) {
   struct stat info;
-  int32_t start[TOKEN_HEADER_INTS] = {0};
+  Look look = {.width = width};
   if (fstat(fd, &info)) return why_not(why, "%s: %s", f->path, strerror(errno));
   if (!S_ISREG(info.st_mode)) return why_not(why, "%s: not a plain file", f->path);
-  ssize_t n = pread(fd, start, sizeof start, 0);
+  ssize_t n = pread(fd, look.start, sizeof look.start, 0);
   if (n < 0) return why_not(why, "%s: %s", f->path, strerror(errno));
-  if (!read_layout(f, start, (size_t)n, (uint64_t)info.st_size, width, why)) return false;
+  look.n = (size_t)n;
+  look.size = (uint64_t)info.st_size;
+  look.neighbour = index_path(f->path);
+  bool good = read_layout(f, &look, why);
+  free(look.neighbour);
+  if (!good) return false;
   f->nbytes = (size_t)info.st_size;
   if (!f->nbytes) return true;
   void *map = mmap(NULL, f->nbytes, PROT_READ, MAP_SHARED, fd, 0);
-  if (map == MAP_FAILED) return why_not(why, "%s: mmap: %s", f->path, strerror(errno));
+  if (map == MAP_FAILED) {
+    why_not(why, "%s: mmap: %s", f->path, strerror(errno));
+    megatron_close(&f->index);
+    return false;
+  }
   f->map = map;
   return true;
+}
+
+static void close_file(File *f) {
+  if (f->map) munmap((void *)f->map, f->nbytes);
+  megatron_close(&f->index);
 }
 
 static bool add_file(Tokens *t, const char *path, int width, Why *why) {
@@ -137,7 +205,7 @@ static bool add_file(Tokens *t, const char *path, int width, Why *why) {
   close(fd);
   if (!ok) return false;
   if (f.noted && f.note.vocab > t->vocab) {
-    if (f.map) munmap((void *)f.map, f.nbytes);
+    close_file(&f);
     return why_not(why,
                    "%s: made by a tokenizer of %" PRId64 " ids, but the vocabulary ends at %" PRId64
                    "\nhelp: a model with that vocabulary, or tokens of the model's own tokenizer",
@@ -186,8 +254,7 @@ Tokens *tokens_open(const char *const *patterns, int n_patterns, int width, int6
 
 void tokens_close(Tokens *t) {
   if (!t) return;
-  for (int i = 0; i < t->files.n; i++)
-    if (t->files.at[i].map) munmap((void *)t->files.at[i].map, t->files.at[i].nbytes);
+  for (int i = 0; i < t->files.n; i++) close_file(&t->files.at[i]);
   arena_close(t->arena);
 }
 

@@ -2,8 +2,8 @@
 /* Token data: files of token ids, memory-mapped and read as one stream; which sample comes when; and the writer.
  *
  * A file is llm.c's (256 little-endian int32: magic 20240520, version 1, count, then uint16 ids; or magic 20240801, version 7,
- * count, uint32 ids; its size must match exactly) or headerless: then its width must be told.  Those made here say in the rest of
- * the header, which llm.c does not look at, by which tokenizer (TokenNote). */
+ * count, uint32 ids; its size must match exactly), Megatron's (megatron.h) or headerless: then its width must be told.  Those made
+ * here say in the rest of the header, which llm.c does not look at, by which tokenizer (TokenNote). */
 #ifndef IO_TOKENS_H
 #define IO_TOKENS_H
 

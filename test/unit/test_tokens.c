@@ -5,6 +5,7 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
+#include "io/megatron.h"
 #include "io/tokens.h"
 #include "src/base/arena.h"
 #include "src/base/file.h"
@@ -125,6 +126,61 @@ TEST(short_long_and_foreign_files_are_refused_by_name) {
   EXPECT_FAIL(FAIL_INPUT, "empty has no header", open_one("empty", 0, 200));
   EXPECT_FAIL(FAIL_INPUT, "none*: no such file", open_one("none*", 0, 200));
   EXPECT_FAIL(FAIL_INPUT, "not a plain file", open_one(".", 2, 200));
+}
+
+/* 7 ids in 3 sequences of 2 documents; type: Megatron's code. */
+static size_t write_megatron(const char *name, int type, int width, int32_t last_length) {
+  struct __attribute__((packed)) {
+    char magic[9];
+    uint64_t version;
+    uint8_t type;
+    uint64_t n, bounds;
+    int32_t length[3];
+    int64_t place[3], bound[3];
+  } index = {"MMIDIDX", 1, (uint8_t)type, 3, 3, {2, 1, last_length}, {0, 2 * width, 3 * width}, {0, 2, 3}};
+  char path[64];
+  snprintf(path, sizeof path, "%s.bin", name);
+  if (width == 2)
+    write_raw(path, (uint16_t[]){5, 6, 7, 8, 9, 10, 65000}, 14);
+  else
+    write_raw(path, (int32_t[]){5, 6, 7, 8, 9, 10, 70000}, 28);
+  snprintf(path, sizeof path, "%s.idx", name);
+  write_raw(path, &index, sizeof index);
+  return sizeof index;
+}
+
+TEST(megatrons_files_are_known_by_the_index_beside_them) {
+  for (int width = 2; width <= 4; width += 2) {
+    write_megatron("m", width == 2 ? 8 : 4, width, 4);
+    Tokens *t = open_one("m.bin", 0, 80000);
+    int32_t out[7];
+    tokens_sample(t, 0, 6, out);
+    EXPECT(tokens_n(t) == 7 && out[0] == 5 && out[5] == 10 && out[6] == (width == 2 ? 65000 : 70000));
+    tokens_close(t);
+    MegatronIndex index;
+    EXPECT(try_megatron_open(in_folder("m.idx"), 7 * (uint64_t)width, &index, NULL));
+    EXPECT(megatron_next(&index, -1) == 0 && megatron_next(&index, 0) == 3 && megatron_next(&index, 2) == 3);
+    EXPECT(megatron_next(&index, 3) >= 7);
+    megatron_close(&index);
+  }
+}
+
+TEST(a_damaged_megatron_index_is_refused_by_name) {
+  size_t n = write_megatron("m", 4, 4, 4);
+  EXPECT_FAIL(FAIL_INPUT, "m.bin: its header says 4-byte ids, data.dtype 2-byte ones", open_one("m.bin", 2, 80000));
+  CHECK(!truncate(in_folder("m.bin"), 24));
+  EXPECT_FAIL(FAIL_INPUT, "m.idx: its sequences do not end where the ids beside it do (24 bytes)", open_one("m.bin", 0, 80000));
+  write_megatron("m", 4, 4, -1);
+  EXPECT_FAIL(FAIL_INPUT, "m.idx: its sequences do not end", open_one("m.bin", 0, 80000));
+  write_megatron("m", 5, 4, 4);
+  EXPECT_FAIL(FAIL_INPUT, "m.idx: its ids are of type 5 (int64); int32 and uint16 are read", open_one("m.bin", 0, 80000));
+  write_megatron("m", 200, 4, 4);
+  EXPECT_FAIL(FAIL_INPUT, "m.idx: its ids are of type 200; int32", open_one("m.bin", 0, 80000));
+  for (size_t cut = 9; cut < n; cut++) {
+    write_megatron("m", 4, 4, 4);
+    CHECK(!truncate(in_folder("m.idx"), (off_t)cut));
+    EXPECT_FAIL(FAIL_INPUT, "m.idx", open_one("m.bin", 0, 80000));
+  }
 }
 
 TEST(less_than_one_sequence_is_refused) {

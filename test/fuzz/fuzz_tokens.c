@@ -1,0 +1,91 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* Token files and Megatron's index.  A case's first byte says what the rest is: a token file, or an index beside 28 bytes of ids.
+ */
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "io/megatron.h"
+#include "io/tokens.h"
+#include "test/fuzz/fuzz.h"
+
+enum { SHARDS = 'a', INDEXES, IDS_BYTES = 28, MOST = 1 << 13 };
+
+static const char *path_of(const char *name) {
+  static char path[512];
+  snprintf(path, sizeof path, "%s/%s", fuzz_folder(), name);
+  return path;
+}
+
+/* What was taken can be read to its last id; of 2 bytes, since one of 4 may be none, which ends a job. */
+static void read_ids(int width) {
+  const char *path = path_of("x.bin");
+  Tokens *t;
+  Why why;
+  if (!try_tokens_open(&path, 1, width, INT32_MAX, &t, &why)) return;
+  int64_t n = tokens_n(t);
+  int32_t *ids = xmalloc(sizeof *ids * (size_t)(n + 1));
+  if (n > 1 && width == 2) tokens_sample(t, 0, n - 1, ids);
+  free(ids);
+  tokens_close(t);
+}
+
+static void read_index(void) {
+  MegatronIndex index;
+  Why why;
+  if (!try_megatron_open(path_of("x.idx"), IDS_BYTES, &index, &why)) return;
+  for (int64_t at = -1, next; at < index.n; at = next) {
+    next = megatron_next(&index, at);
+    CHECK(next > at);
+  }
+  megatron_close(&index);
+}
+
+static void try_case(const uint8_t *bytes, size_t n) {
+  static const uint8_t ids[IDS_BYTES];
+  if (!n) return;
+  if (bytes[0] % 2 == SHARDS % 2) {
+    remove(path_of("x.idx"));
+    fuzz_put(path_of("x.bin"), bytes + 1, n - 1);
+    for (int width = 0; width <= 4; width += 2) read_ids(width);
+    return;
+  }
+  fuzz_put(path_of("x.bin"), ids, sizeof ids);
+  fuzz_put(path_of("x.idx"), bytes + 1, n - 1);
+  read_ids(0);
+  read_ids(2);
+  read_index();
+}
+
+static FuzzBytes seed_of(Arena *arena, char kind, const void *bytes, size_t n) {
+  uint8_t *copy = arena_alloc(arena, 1 + n);
+  copy[0] = (uint8_t)kind;
+  memcpy(copy + 1, bytes, n);
+  return (FuzzBytes){copy, 1 + n};
+}
+
+static int make_seeds(Arena *arena, FuzzBytes seeds[FUZZ_SEEDS]) {
+  struct __attribute__((packed)) {
+    char magic[9];
+    uint64_t version;
+    uint8_t type;
+    uint64_t n, bounds;
+    int32_t length[3];
+    int64_t place[3], bound[3];
+  } index = {"MMIDIDX", 1, 4, 3, 3, {2, 1, 4}, {0, 8, 12}, {0, 2, 3}};
+  int32_t shard[256 + 2] = {20240520, 1, 4};
+  seeds[0] = seed_of(arena, INDEXES, &index, sizeof index);
+  index.type = 8;
+  index.length[2] = 8;
+  index.place[1] = 8, index.place[2] = 12;
+  seeds[1] = seed_of(arena, INDEXES, &index, sizeof index);
+  seeds[2] = seed_of(arena, SHARDS, shard, sizeof shard);
+  shard[0] = 20240801, shard[1] = 7, shard[2] = 2;
+  seeds[3] = seed_of(arena, SHARDS, shard, sizeof shard);
+  seeds[4] = seed_of(arena, SHARDS, "\1\0\2\0\3\0\4\0", 8);
+  return 5;
+}
+
+static const char *const words[] = {"MMIDIDX", "\xff\xff\xff\xff\xff\xff\xff\x7f", "\xff\xff\xff\x7f", NULL};
+
+const FuzzTarget fuzz_target = {"tokens", try_case, make_seeds, words, MOST};
