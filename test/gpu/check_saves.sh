@@ -14,13 +14,14 @@ hpctrain: 1
 run: {name: gpu, folder: gpu}
 model: {$shape}
 data: {train: tokens.bin}
-train: {seq_len: 2048, duration: 40 steps, global_batch_size: 16 sequences, micro_batch_size: 4, lr: 1e-4, schedule: constant}
+train: {seq_len: 2048, duration: 24 steps, micro_batch_size: 4, lr: 1e-4, schedule: constant}
 precision: {compute: bf16}
-checkpoint: {every: 20 steps, keep: 1}
+checkpoint: {every: 12 steps, keep: 1}
 device: {kind: cuda}
 END
+# A step outlasts the copy, and a save is over before the next is due, on any number of GPUs.
 several() { # RANKS WORD…
-  timeout 400 mpirun --bind-to none --oversubscribe -np "$1" "$hpctrain" run.yaml "${@:2}"
+  timeout 400 mpirun --bind-to none --oversubscribe -np "$1" "$hpctrain" run.yaml train.global_batch_size=$((32 * $1))sequences "${@:2}"
 }
 saves() { # RUN_FOLDER: step, bytes, seconds, seconds of stall of each
   sed -nE 's/.*"type":"save","step":([0-9]+),"bytes":([0-9.e+]+),"seconds":([^,]+),"stalled_seconds":([^,]+),.*/\1 \2 \3 \4/p' "$1/metrics.jsonl"
@@ -77,7 +78,7 @@ for ranks in ${RANKS:-1 $([ "$most" -gt 1 ] && echo 2)}; do
   forget "$file"
   read=$(dd if="$file" of=/dev/null bs=8M 2>&1 | rate_of)
   forget "$file"
-  judge "$ranks: going on from it" several "$ranks" run.folder=beside train.duration=41steps checkpoint.every=none
+  judge "$ranks: going on from it" several "$ranks" run.folder=beside train.duration=25steps checkpoint.every=none
   loaded=$(sed -nE 's/.*"type":"start".*"load_seconds":([^,]+),.*/\1/p' beside/metrics.jsonl | tail -n 1)
   judge "$ranks: rate of a load" as_fast "a load" "$(awk -v n="$(stat -c %s "$file")" -v s="${loaded:-0}" 'BEGIN { print (s > 0 ? n / s : 0) }')" "$read" 0.8
 done
