@@ -6,7 +6,7 @@
 # program TESTS: builds ./program from the text of a C test file.
 program() {
   { echo '#include "test/check.h"'; cat; } > program.c
-  cc -std=c11 -D_GNU_SOURCE -I"$srcdir" -o program program.c "$srcdir"/test/check.c "$srcdir"/src/base/*.c -lm
+  cc -std=c11 -D_GNU_SOURCE -DPKGLIBDIR='""' -I"$srcdir" -o program program.c "$srcdir"/test/check.c "$srcdir"/src/base/*.c -lm
 }
 three='TEST(one) { EXPECT(1); } TEST(two) { EXPECT(1 < 0); _exit(50); } TEST(three) { EXPECT(1); }'
 
