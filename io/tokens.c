@@ -331,6 +331,33 @@ void tokens_sample(const Tokens *t, int64_t i, int64_t S, int32_t *out) {
   }
 }
 
+bool tokens_indexed(const Tokens *t) {
+  for (int i = 0; i < t->files.n; i++)
+    if (t->files.at[i].index.map) return true;
+  return false;
+}
+
+/* Marks where documents of one file's ids from … from+n-1 begin. */
+static void mark_indexed(const File *f, int64_t from, int64_t n, int32_t at, int32_t *starts) {
+  if (!f->index.map) return;
+  for (int64_t here = megatron_next(&f->index, from - 1); here < from + n; here = megatron_next(&f->index, here))
+    starts[at + here - from] = at + (int32_t)(here - from);
+}
+
+void tokens_starts(const Tokens *t, int64_t i, int64_t S, int64_t end, const int32_t *ids, int32_t *starts) {
+  CHECK(S > 0 && S < INT32_MAX && i >= 0 && i < (t->n - 1) / S);
+  memset(starts, 0, sizeof *starts * (size_t)(S + 1));
+  int64_t at = 0;
+  for (int k = find_file(t, i * S); at <= S; k++) {
+    const File *f = &t->files.at[k];
+    int64_t from = i * S + at - f->start, take = f->n - from < S + 1 - at ? f->n - from : S + 1 - at;
+    mark_indexed(f, from, take, (int32_t)at, starts);
+    at += take;
+  }
+  for (int32_t s = 1; s <= S; s++)
+    if (!starts[s]) starts[s] = ids[s - 1] == end ? s : starts[s - 1];
+}
+
 /* --- order -------------------------------------------------------------------------------------------------------------- */
 
 void tokens_split(int64_t n, double val_fraction, TokensRange *train, TokensRange *val) {

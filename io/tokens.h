@@ -45,6 +45,11 @@ const char *tokens_file(const Tokens *t, int64_t i, int64_t S);
  * outside the vocabulary is an input error with file and position.  Threads may read at once. */
 void tokens_sample(const Tokens *t, int64_t i, int64_t S, int32_t *out);
 
+/* Where the documents of sample i lie, whose S+1 ids these are: starts[s] (S+1) is the position where that of position s begins.
+ * One ends behind each id `end` (-1: there is none) and where an index beside the file says so; a file's end alone ends none. */
+void tokens_starts(const Tokens *t, int64_t i, int64_t S, int64_t end, const int32_t *ids, int32_t *starts);
+bool tokens_indexed(const Tokens *t); /* some file has such an index */
+
 /* --- which samples, in which order -------------------------------------------------------------------------------------- */
 
 typedef struct TokensRange {

@@ -57,6 +57,7 @@ static void check_data(const Prospect *p) {
   Text warnings = {0};
   Tokenizer *t = data_tokenizer(data, c, p->model.vocab, &warnings);
   if (warnings.n) fprintf(stderr, "warn   %s", warnings.at);
+  data_set_end(data, c, p->model.vocab, t ? tokenizer_special(t, TOKENIZER_EOS) : -1);
   text_close(&warnings);
   int64_t epoch = data_epoch_sequences(data), steps = setup_schedule(c, epoch).total;
   setup_check_profile(c, steps);

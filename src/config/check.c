@@ -303,6 +303,8 @@ void check_combinations(Config *c, Problems *p) {
   for (int i = 0; i < 3; i++) check_unused(c, p, of_files[i], !unset(c, "model.from"), "it is about the files of model.from");
   bool validates = !unset(c, "data.val") || !known(c, "data.val_fraction") || c->data.val_fraction > 0;
   check_parallel(c, p);
+  check_unused(c, p, "data.document_end", !known(c, "data.packing") || c->data.packing,
+               "only data.packing asks where documents end");
   check_unused(c, p, "data.val_fraction", unset(c, "data.val"), "'data.val' says what to evaluate on");
   check_unused(c, p, "eval.every", validates, "no validation data: give data.val or data.val_fraction");
   check_unused(c, p, "eval.tokens", validates, "no validation data: give data.val or data.val_fraction");

@@ -128,6 +128,8 @@ typedef struct Config {
     int dtype;
     const char *tokenizer, *tokenizer_pattern; /* "auto", "none", or what try_tokenizer_open takes; a pattern or NULL */
     double val_fraction;                       /* share of the training data kept back; 0: none */
+    bool packing;                              /* a sequence's documents are apart */
+    int64_t document_end;                      /* the id behind each; -1: the tokenizer's */
   } data;
   struct {
     int64_t seq_len;

@@ -160,6 +160,13 @@ const Key keys[] = {
      .help = "of a *.tiktoken file: a family's name, or a regular expression"},
     {KEY(data, val_fraction, KEY_NUMBER), .fixed = true, .fallback = "0", .min = 0, .max = 1, .open = OPEN_MAX, .example = "0.02",
      .help = "share of data.train kept back to evaluate on", .elsewhere = "val_set_size, validation_split, split"},
+    {KEY(data, packing, KEY_BOOL), .fixed = true, .fallback = "false",
+     .help = "keep documents of one sequence apart: attention stops where one ends, positions begin anew, and no label crosses; "
+             "false: a sequence is one text, as is usual in pre-training",
+     .elsewhere = "sample_packing, reset_attention_mask, reset_position_ids, intra_document_masking"},
+    {KEY(data, document_end, KEY_INT), .fixed = true, .fallback = "-1", .min = -1, .max = 2147483647.0, .example = "50256",
+     .help = "the token behind each document, for packing; -1: the tokenizer's; a Megatron index tells ends, too",
+     .elsewhere = "eod, eos_token_id, eot_token"},
 
     {KEY(train, seq_len, KEY_INT), .fixed = true, .required = true, .min = 1, .max = 1e9, .example = "2048",
      .help = "tokens a sequence", .elsewhere = "seq_length, sequence_len, max_seq_len, block_size, sequence_length"},

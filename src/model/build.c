@@ -10,7 +10,7 @@ static const ModelFamily families[] = {{"llama", model_llama, false, false},
                                        {"mistral", model_llama, false, false},
                                        {"qwen2", model_llama, true, false},
                                        {"qwen3", model_llama, false, true},
-                                       {"gpt2", model_gpt2, true, false}};
+                                       {"gpt2", model_gpt2, true, false, true}};
 
 static int param(ModelBuild *m, const char *unit, const char *name, Shape shape, InitKind init, double std) {
   Var var = {.name = name, .class = VAR_PARAM, .dtype = DT_F32, .shape = shape, .unit = unit, .init = init, .std = std};
@@ -114,6 +114,16 @@ int model_drop(ModelBuild *m, int x, double share) {
   return ir_select(g, kept, ir_scale(g, x, 1 / (1 - share)), ir_const(g, DT_F32, 0));
 }
 
+static const ModelFamily *family_of(const ModelConfig *config) {
+  const char *family = config->family ? config->family : families[0].name;
+  size_t i = 0;
+  while (i < sizeof families / sizeof *families && strcmp(families[i].name, family)) i++;
+  CHECK(i < sizeof families / sizeof *families);
+  return &families[i];
+}
+
+bool model_takes_segments(const ModelConfig *config) { return !family_of(config)->absolute; }
+
 ModelNodes model_build(Graph *g, const ModelConfig *config, const ModelBatch *batch) {
   ModelBuild m = {.g = g, .config = config, .batch = batch};
   int64_t B = batch->sequences, S = batch->positions, T = B * S;
@@ -121,11 +131,7 @@ ModelNodes model_build(Graph *g, const ModelConfig *config, const ModelBatch *ba
                       .labels = input(g, "labels", SHAPE(T)),
                       .start = segment_starts(g, batch),
                       .order = input(g, "order", SHAPE(T))};
-  const char *family = config->family ? config->family : families[0].name;
-  size_t i = 0;
-  while (i < sizeof families / sizeof *families && strcmp(families[i].name, family)) i++;
-  CHECK(i < sizeof families / sizeof *families);
-  m.family = &families[i];
+  m.family = family_of(config);
   declare_drops(&m);
   m.family->forward(&m, &model);
   CHECK(m.drops == model_drops(config));

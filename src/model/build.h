@@ -12,6 +12,7 @@ typedef struct ModelFamily {
   const char *name;
   void (*forward)(ModelBuild *m, ModelNodes *model);
   bool qkv_bias, qk_norm;
+  bool absolute; /* positions are rows of a table, which count from the sequence's start: no segments */
 } ModelFamily;
 
 struct ModelBuild {

@@ -60,6 +60,9 @@ typedef struct ModelNodes {
   int n_params;
 } ModelNodes;
 
+/* Whether a batch of the model may have segments. */
+bool model_takes_segments(const ModelConfig *config);
+
 /* Adds the model's inputs, parameters and forward nodes. */
 ModelNodes model_build(Graph *g, const ModelConfig *config, const ModelBatch *batch);
 

@@ -20,7 +20,9 @@ typedef struct Set {
 struct Data {
   int64_t S;
   uint64_t seed;
-  int32_t *row; /* S+1 */
+  bool packing;
+  int64_t end;           /* the id behind a document; -1: none */
+  int32_t *row, *starts; /* S+1; starts of documents, with packing */
   Set *train, *val;
   int n_trains, n_vals;
   Mixture mixture; /* of the training sets */
@@ -87,11 +89,24 @@ static void open_vals(Arena *arena, Data *d, const Config *c, int64_t vocab) {
 
 Data *data_open(Arena *arena, const Config *c, int64_t vocab) {
   Data *d = arena_new(arena, Data);
-  *d = (Data){.S = c->train.seq_len, .seed = (uint64_t)c->run.seed};
+  *d = (Data){.S = c->train.seq_len, .seed = (uint64_t)c->run.seed, .packing = c->data.packing, .end = -1};
   d->row = arena_array(arena, int32_t, d->S + 1);
+  d->starts = arena_array(arena, int32_t, d->S + 1);
   open_trains(arena, d, c, vocab);
   open_vals(arena, d, c, vocab);
   return d;
+}
+
+void data_set_end(Data *d, const Config *c, int64_t vocab, int64_t end) {
+  if (!d->packing) return;
+  d->end = c->data.document_end >= 0 ? c->data.document_end : end;
+  if (d->end >= vocab)
+    config_fail(c, "data.document_end", "an id of the tokenizer that made the files", "the vocabulary ends at %lld",
+                (long long)vocab - 1);
+  for (int i = 0; d->end < 0 && i < data_sets(d); i++)
+    if (!tokens_indexed(data_files(d, i)))
+      config_fail(c, "data.packing", "data.document_end: the id that ends a document, or a data.tokenizer that has one",
+                  "nothing tells where documents end");
 }
 
 void data_close(Data *d) {
@@ -153,14 +168,19 @@ void data_sources(const Data *d, int64_t steps, int64_t sequences, Text *out) {
 
 /* --- rows ------------------------------------------------------------------------------------------------------------------ */
 
-/* Sample i becomes a row: the first S of its S+1 ids, and the last S. */
-static void take(const Data *d, const Tokens *tokens, int64_t i, int32_t *ids, int32_t *labels) {
+/* Sample i becomes a row: the first S of its S+1 ids, and the last S.  starts: of documents, if they are kept apart; no label is of
+ * another document than its id. */
+static void take(const Data *d, const Tokens *tokens, int64_t i, int32_t *ids, int32_t *labels, int32_t *starts) {
   tokens_sample(tokens, i, d->S, d->row);
+  if (d->packing) tokens_starts(tokens, i, d->S, d->end, d->row, d->starts);
   for (int64_t t = 0; t < d->S; t++) {
     ids[t] = d->row[t];
-    labels[t] = d->row[t + 1];
+    labels[t] = d->packing && d->starts[t + 1] == t + 1 ? IGNORED : d->row[t + 1];
+    if (d->packing) starts[t] = d->starts[t];
   }
 }
+
+static int32_t *row_of(const Data *d, int32_t *rows, int64_t r) { return rows ? rows + r * d->S : NULL; }
 
 /* The set and the sample of it that have this number. */
 static const Set *find(const Data *d, int64_t number, int64_t *sample) {
@@ -184,10 +204,10 @@ const char *data_train_file(const Data *d, int64_t number) {
   return tokens_file(set->tokens, sample, d->S);
 }
 
-void data_train(const Data *d, int64_t first, int64_t micro, int32_t *ids, int32_t *labels) {
+void data_train(const Data *d, int64_t first, int64_t micro, int32_t *ids, int32_t *labels, int32_t *starts) {
   for (int64_t r = 0, sample; r < micro; r++) {
     const Set *set = find(d, first + r, &sample);
-    take(d, set->tokens, sample, ids + r * d->S, labels + r * d->S);
+    take(d, set->tokens, sample, row_of(d, ids, r), row_of(d, labels, r), row_of(d, starts, r));
   }
 }
 
@@ -198,11 +218,11 @@ void data_blank(const Data *d, int64_t row, int32_t *ids, int32_t *labels) {
   }
 }
 
-void data_val(const Data *d, int val, int64_t first, int64_t end, int64_t micro, int32_t *ids, int32_t *labels) {
+void data_val(const Data *d, int val, int64_t first, int64_t end, int64_t micro, int32_t *ids, int32_t *labels, int32_t *starts) {
   const Set *set = &d->val[val];
   for (int64_t r = 0; r < micro; r++) {
     if (first + r < end)
-      take(d, set->tokens, set->range.first + first + r, ids + r * d->S, labels + r * d->S);
+      take(d, set->tokens, set->range.first + first + r, row_of(d, ids, r), row_of(d, labels, r), row_of(d, starts, r));
     else
       data_blank(d, r, ids, labels);
   }
@@ -222,10 +242,12 @@ const Tokens *data_files(const Data *d, int set) {
 }
 
 int64_t data_val_bytes(const Data *d, int val, int64_t n, const int32_t *bytes) {
+  const Set *set = &d->val[val];
   int64_t sum = 0;
   for (int64_t i = 0; i < n; i++) {
-    tokens_sample(d->val[val].tokens, d->val[val].range.first + i, d->S, d->row);
-    for (int64_t t = 1; t <= d->S; t++) sum += bytes[d->row[t]];
+    tokens_sample(set->tokens, set->range.first + i, d->S, d->row);
+    if (d->packing) tokens_starts(set->tokens, set->range.first + i, d->S, d->end, d->row, d->starts);
+    for (int64_t t = 1; t <= d->S; t++) sum += d->packing && d->starts[t] == t ? 0 : bytes[d->row[t]];
   }
   return sum;
 }

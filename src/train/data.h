@@ -16,6 +16,9 @@ typedef struct Data Data;
 /* Maps the files and splits them; ids must lie below vocab.  Input errors name the file. */
 Data *data_open(Arena *arena, const Config *c, int64_t vocab);
 void data_close(Data *data);
+/* Before rows are taken: the id with which the tokenizer ends documents, -1 if it has none; data.document_end goes before.  With
+ * data.packing it is an input error if nothing tells where they end. */
+void data_set_end(Data *data, const Config *c, int64_t vocab, int64_t end);
 int64_t data_tokens(const Data *data);          /* in the training files */
 int64_t data_epoch_sequences(const Data *data); /* samples of an epoch; of a mixture, of all its sources */
 uint64_t data_hash(const Data *data);           /* of all sizes and shares: equal where files and weights are */
@@ -29,15 +32,16 @@ int64_t data_val_sequences(const Data *data, int val);
 /* The file that row `number` of the stream begins in. */
 const char *data_train_file(const Data *data, int64_t number);
 
-/* ids and labels (sequences·seq_len each) of this rank's `micro` rows from stream number `first` on. */
-void data_train(const Data *data, int64_t first, int64_t micro, int32_t *ids, int32_t *labels);
+/* ids and labels (sequences·seq_len each) of this rank's `micro` rows from stream number `first` on.  With data.packing also
+ * starts: where in its row each position's document begins; a label that would be the next document's first id is ignored. */
+void data_train(const Data *data, int64_t first, int64_t micro, int32_t *ids, int32_t *labels, int32_t *starts);
 /* Row `row` becomes padding. */
 void data_blank(const Data *data, int64_t row, int32_t *ids, int32_t *labels);
 /* Which sample of its source's files has this stream number: it begins seq_len times as many tokens from their start.  *source: its
  * pattern, of a mixture; else NULL. */
 int64_t data_sample(const Data *data, int64_t number, const char **source);
 /* The same of a validation set, in the order of its file; rows from `end` on are padding whose labels are ignored. */
-void data_val(const Data *data, int val, int64_t first, int64_t end, int64_t micro, int32_t *ids, int32_t *labels);
+void data_val(const Data *data, int val, int64_t first, int64_t end, int64_t micro, int32_t *ids, int32_t *labels, int32_t *starts);
 
 /* data.tokenizer, or NULL for none; the caller's.  Input errors name the key: it cannot be read, has more ids than the model, or
  * is another than the one that made the files.  What auto finds and cannot be used is a warning.  For one rank: nothing of a step

@@ -45,7 +45,7 @@ static ModelBatch batch_of(const EngineOptions *o) {
           least = (o->sequences * o->positions + CHUNKS_MOST - 1) / CHUNKS_MOST;
   least = least < 128 ? 128 : least;
   rows = rows < least ? least : rows >= ROWS_GRAIN ? rows / ROWS_GRAIN * ROWS_GRAIN : rows;
-  return (ModelBatch){.sequences = o->sequences, .positions = o->positions, .head_rows = rows};
+  return (ModelBatch){.sequences = o->sequences, .positions = o->positions, .head_rows = rows, .segments = o->segments};
 }
 
 /* Compiles graph, which lies in scratch, and gives scratch back. */
@@ -344,6 +344,12 @@ static void copy_batch(Engine *e, const int32_t *ids, const int32_t *labels) {
 }
 
 void engine_batch(Engine *engine, const int32_t *ids, const int32_t *labels) { copy_batch(engine, ids, labels); }
+
+void engine_segments(Engine *e, const int32_t *starts) {
+  int64_t n;
+  int32_t *to = e->options.segments ? job_var(e->job, "start", &n) : NULL;
+  if (to) memcpy(to, starts, sizeof *to * (size_t)n);
+}
 
 void engine_place(Engine *e, int64_t step, int64_t first_sequence) {
   int64_t n = 0, *keys = job_var(e->job, "dropout_keys", &n);

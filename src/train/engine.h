@@ -11,6 +11,7 @@ typedef struct Engine Engine;
 typedef struct EngineOptions {
   ModelConfig model;
   int64_t sequences, positions; /* of one pass on this rank */
+  bool segments;                /* a sequence may hold several (engine_segments), in training and evaluation */
   int64_t passes;               /* micro-steps of a step */
   bool across;                  /* replicas share out the update; how many there are, and shards, the mesh says */
   const ParamTraits *traits;    /* as StateOptions' */
@@ -79,6 +80,9 @@ void engine_init_param(Engine *engine, int param, uint64_t seed); /* of one para
 /* For the next micro-step or evaluation.  Copies sequences·positions ids and labels (negative: ignored) to where the programs read
  * them, and sorts. */
 void engine_batch(Engine *engine, const int32_t *ids, const int32_t *labels);
+/* With segments, after each engine_batch: for each position the first of its segment, counted in its sequence; as many as ids. Else
+ * nothing. */
+void engine_segments(Engine *engine, const int32_t *starts);
 
 /* Of the next micro-step, for its dropout, if it has any: its step's number in the run, and its first sequence's in that step. */
 void engine_place(Engine *engine, int64_t step, int64_t first_sequence);

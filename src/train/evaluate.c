@@ -31,8 +31,9 @@ static void evaluate(Run *run, int val) {
   double sums[2] = {0, 0}, begin = clock_seconds();
   int64_t n = scored(run, val), micro = run->batch.micro, D = mesh_dp_size(run->mesh);
   for (int64_t first = 0; first < n; first += D * micro) {
-    data_val(run->data, val, first + mesh_dp_index(run->mesh) * micro, n, micro, run->ids, run->labels);
+    data_val(run->data, val, first + mesh_dp_index(run->mesh) * micro, n, micro, run->ids, run->labels, run->starts);
     engine_batch(run->engine, run->ids, run->labels);
+    engine_segments(run->engine, run->starts);
     engine_eval_start(run->engine);
     if (first) engine_eval_result(run->engine, sums); /* of the batch before: the device goes on meanwhile */
   }

@@ -50,6 +50,7 @@ static void open_engine(Prospect *p) {
   p->mesh = setup_mesh(c, p->comm);
   EngineOptions o = setup_options(c, &p->model, c->cpu.threads ? (int)c->cpu.threads : comm_core_share(p->comm));
   o.dropout = setup_dropout(c, &p->model);
+  o.segments = setup_segments(c, &p->model);
   o.sequences = p->batch.micro;
   o.passes = p->batch.passes;
   o.nominal_tokens = (double)p->batch.tokens;

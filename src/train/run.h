@@ -95,6 +95,7 @@ typedef struct Run {
   double spent[SPENTS], longest[SPENTS];
   double ends;           /* rank 0's: when this job must be over, in seconds since 1970; infinite: never */
   int32_t *ids, *labels; /* of a pass */
+  int32_t *starts;       /* of documents, with data.packing; else NULL */
 } Run;
 
 /* --- start.c -------------------------------------------------------------------------------------------------------------- */

@@ -164,6 +164,13 @@ ModelDropout setup_dropout(const Config *c, const ModelConfig *model) {
   return (ModelDropout){model->dropout.embedding, model->dropout.residual};
 }
 
+bool setup_segments(const Config *c, const ModelConfig *model) {
+  if (c->data.packing && !model_takes_segments(model))
+    config_fail(c, "data.packing", "data.packing: false", "the positions of %s count from the start of the sequence",
+                model->family);
+  return c->data.packing;
+}
+
 EngineOptions setup_options(const Config *c, const ModelConfig *model, int threads) {
   bool exchanges = c->device.kind == DEVICE_KIND_CUDA && c->gpu.reductions == GATHERS_COPY;
   return (EngineOptions){

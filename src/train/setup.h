@@ -20,6 +20,9 @@ HfConfig setup_model_to_hf(const ModelConfig *model);
 /* What train.dropout says, or else the model's own; input errors where attention is to drop something. */
 ModelDropout setup_dropout(const Config *c, const ModelConfig *model);
 
+/* data.packing; an input error where the model's positions cannot begin anew. */
+bool setup_segments(const Config *c, const ModelConfig *model);
+
 EngineOptions setup_options(const Config *c, const ModelConfig *model, int threads);
 
 /* profile.steps that the run does not have are an input error; total_steps: its length. */

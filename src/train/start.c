@@ -98,6 +98,9 @@ static void open_data(Run *run) {
   Text warnings = {0};
   if (run_speaks(run)) run->tokenizer = data_tokenizer(run->data, c, run->model.vocab, &warnings);
   warn_lines(run, &warnings);
+  int64_t end = run->tokenizer ? tokenizer_special(run->tokenizer, TOKENIZER_EOS) : -1;
+  comm_broadcast(run->comm, &end, sizeof end, 0);
+  data_set_end(run->data, c, run->model.vocab, end);
   int64_t epoch = data_epoch_sequences(run->data);
   run->schedule = setup_schedule(c, epoch);
   int64_t total = run->schedule.total, stop = c->train.stop_after.unit ? config_steps(c, c->train.stop_after, epoch, total) : total;
@@ -121,6 +124,7 @@ static EngineOptions settle(Run *run) {
   if (machine && c->precision.compute == PRECISION_BF16) run->shape.speed.peak = machine->narrow;
   EngineOptions o = setup_options(c, &run->model, threads);
   o.dropout = setup_dropout(c, &run->model);
+  o.segments = setup_segments(c, &run->model);
   o.sequences = run->batch.micro;
   o.passes = run->batch.passes;
   o.nominal_tokens = (double)run->batch.tokens;
@@ -143,6 +147,7 @@ static void open_engine(Run *run, EngineOptions *o) {
   if (run->config->run.debug & DEBUG_DETERMINISM) run->twice = twice_open(run->arena, run->engine, run->comm);
   run->ids = arena_array(run->arena, int32_t, run->batch.micro_tokens);
   run->labels = arena_array(run->arena, int32_t, run->batch.micro_tokens);
+  if (o->segments) run->starts = arena_array(run->arena, int32_t, run->batch.micro_tokens);
 }
 
 static void warn_device(Run *run) {

@@ -1,6 +1,6 @@
 #!/bin/bash
 # SPDX-License-Identifier: Apache-2.0
-# What a run makes of its data: mixtures.
+# What a run makes of its data: mixtures, documents that are kept apart.
 . "$(dirname "$0")/../check.sh"
 . "$(dirname "$0")/train_case.sh"
 
@@ -62,6 +62,38 @@ test_what_is_wrong_with_a_source_is_told_with_its_line() {
   expect_err '^error: its weight is less than'
   fails 2 1 'data.train=[{path: data.bin, weight: 1}, {path: small.bin, weight: 0}]'
   expect_err "^error: 'data.train' has an item whose 'weight' is out of range$"
+}
+
+test_documents_apart_are_the_same_for_any_ranks_micro_batch_and_resume() {
+  write_run
+  local apart='data.packing=true data.document_end=10'
+  train 1 $plain run.folder=one $apart
+  train 3 $plain run.folder=three $apart train.micro_batch_size=2
+  expect_close one three
+  train 1 $plain run.folder=again $apart train.stop_after=4steps
+  train 1 $plain run.folder=again $apart
+  expect_same one again
+  fails 2 1 $plain run.folder=again
+  expect_err '^error: data\.packing cannot change in a run: the checkpoint has true, now it is false$'
+  train 1 run.folder=compiled $apart
+  expect_close one compiled 1e-4
+  train 1 $plain run.folder=across
+  [ "$(numbers one)" != "$(numbers across)" ]
+}
+
+test_packing_wants_to_know_where_documents_end() {
+  write_run
+  fails 2 2 $plain data.packing=true
+  expect_err '^error: nothing tells where documents end$'
+  expect_run 2 "$hpctrain" plan t.yaml data.packing=true
+  expect_err '^error: nothing tells where documents end$'
+  fails 2 1 $plain data.packing=true data.document_end=256
+  expect_err '^error: the vocabulary ends at 255$'
+  fails 2 1 $plain data.document_end=10
+  expect_err "^error: 'data.document_end' has no use here$"
+  sed -i '/^model/d' t.yaml
+  fails 2 1 $plain data.packing=true data.document_end=10 model.config="$srcdir/test/golden/gpt2"
+  expect_err '^error: the positions of gpt2 count from the start of the sequence$'
 }
 
 check_main "$@"

@@ -371,3 +371,104 @@ TEST(initial_weights_have_the_models_deviation) {
   dev_close(dev);
   arena_close(arena);
 }
+
+/* --- packing -------------------------------------------------------------------------------------------------------------- */
+
+enum { FIRST_DOCUMENT = 13 }; /* positions of the first of two documents that fill a sequence */
+
+typedef struct Packed {
+  double loss;
+  int64_t n;   /* labels that count */
+  float *grad; /* of all parameters, summed over these */
+} Packed;
+
+/* A sequence of documents 0 and 1, or of one alone, from its own start on: those from `from` up to `to`, then padding.  Ids and
+ * labels are a function of row and place in the whole; no label crosses a border. */
+static void fill_documents(int row, int from, int to, int32_t *ids, int32_t *labels, int32_t *starts) {
+  const int begin[] = {0, FIRST_DOCUMENT, POSITIONS};
+  for (int i = 0; i < POSITIONS; i++) {
+    int at = begin[from] + i, end = at < FIRST_DOCUMENT ? FIRST_DOCUMENT : POSITIONS;
+    bool there = at < begin[to], counts = there && at + 1 < end && (at + row) % 5;
+    ids[i] = there ? (at * 17 + row * 29) % 101 : 0;
+    labels[i] = counts ? (ids[i] * 5 + 3) % 101 : -100;
+    starts[i] = there && at >= FIRST_DOCUMENT ? FIRST_DOCUMENT - begin[from] : 0;
+  }
+}
+
+/* A step on two such rows, in one pass or two. */
+static Packed packed_step(Arena *arena, bool segments, int passes, int from, int to) {
+  EngineOptions o = small_options(&(SmallModel){3, 101, 4, 6}, SEQUENCES / passes, POSITIONS, passes, 1);
+  o.segments = segments;
+  o.clip = 0;
+  Dev *dev = small_device("cpu", false, 2);
+  Comm *comm = comm_self();
+  Mesh *mesh = mesh_open(comm, (int[MESH_AXES]){1, 1, 1, 1, 1});
+  Engine *engine = engine_open(arena, dev, comm, mesh, &o);
+  engine_start(engine);
+  engine_init(engine, 3);
+  int32_t ids[TOKENS], labels[TOKENS], starts[TOKENS];
+  for (int r = 0; r < SEQUENCES; r++)
+    fill_documents(r, from, to, ids + r * POSITIONS, labels + r * POSITIONS, starts + r * POSITIONS);
+  int64_t counted = 0;
+  for (int i = 0; i < TOKENS; i++) counted += labels[i] >= 0;
+  for (int p = 0; p < passes; p++) {
+    int at = p * TOKENS / passes;
+    engine_batch(engine, ids + at, labels + at);
+    engine_segments(engine, starts + at);
+    engine_micro(engine, p);
+  }
+  Packed packed = {.loss = engine_update(engine, 1, 1e-2).loss, .n = counted};
+  const StateTable *states = engine_states(engine);
+  int64_t n = 0;
+  for (int p = 0; p < states->nparams; p++) n += shape_size(&states->params[p].shape);
+  packed.grad = arena_array(arena, float, n);
+  n = 0;
+  for (int p = 0; p < states->nparams; p++) {
+    engine_gradient(engine, p, packed.grad + n);
+    n += shape_size(&states->params[p].shape);
+  }
+  for (int64_t i = 0; i < n; i++) packed.grad[i] *= (float)counted; /* it was the mean's */
+  engine_close(engine);
+  mesh_close(mesh);
+  comm_close(comm);
+  dev_close(dev);
+  return packed;
+}
+
+static int64_t gradient_elements(void) {
+  EngineOptions o = small_options(&(SmallModel){3, 101, 4, 6}, 1, POSITIONS, 1, 1);
+  int64_t table;
+  return model_parameters(&o.model, &table);
+}
+
+static double furthest(const float *a, const float *b, const float *c, int64_t n) {
+  double far = 0, largest = 0;
+  for (int64_t i = 0; i < n; i++) {
+    double off = fabs((double)a[i] - (b[i] + (c ? (double)c[i] : 0)));
+    if (!(off <= far)) far = off;
+    if (fabsf(a[i]) > largest) largest = fabsf(a[i]);
+  }
+  return far / largest;
+}
+
+TEST(two_documents_packed_are_the_mean_of_each_alone) {
+  Arena *arena = arena_open();
+  int64_t n = gradient_elements();
+  Packed both = packed_step(arena, true, 1, 0, 2), first = packed_step(arena, false, 1, 0, 1),
+         second = packed_step(arena, false, 1, 1, 2);
+  EXPECT(both.n == first.n + second.n && first.n > 0 && second.n > 0);
+  double mean = (first.loss * (double)first.n + second.loss * (double)second.n) / (double)both.n;
+  EXPECT_NEAR(both.loss, mean, 1e-6);
+  EXPECT(furthest(both.grad, first.grad, second.grad, n) < 1e-6);
+  Packed across = packed_step(arena, false, 1, 0, 2); /* and is not what it is when the second sees the first */
+  EXPECT(fabs(across.loss - mean) > 1e-4);
+  arena_close(arena);
+}
+
+TEST(packed_passes_with_unequal_masks_are_one_large_batch) {
+  Arena *arena = arena_open();
+  Packed one = packed_step(arena, true, 1, 0, 2), two = packed_step(arena, true, 2, 0, 2);
+  EXPECT_NEAR(one.loss, two.loss, 1e-6);
+  EXPECT(furthest(one.grad, two.grad, NULL, gradient_elements()) < 1e-6);
+  arena_close(arena);
+}

@@ -165,6 +165,30 @@ TEST(megatrons_files_are_known_by_the_index_beside_them) {
   }
 }
 
+TEST(documents_begin_behind_an_end_and_where_an_index_says) {
+  write_raw("raw", (uint16_t[]){3, 1, 9, 9, 5, 9, 2, 6, 5}, 18);
+  Tokens *t = open_one("raw", 2, 10);
+  int32_t ids[9], starts[9], none[9] = {0}, ends[9] = {0, 0, 0, 3, 4, 4, 6, 6, 6}, second[5] = {0, 0, 2, 2, 2};
+  tokens_sample(t, 0, 8, ids);
+  tokens_starts(t, 0, 8, 9, ids, starts);
+  EXPECT(!memcmp(starts, ends, sizeof ends) && !tokens_indexed(t));
+  tokens_starts(t, 0, 8, -1, ids, starts);
+  EXPECT(!memcmp(starts, none, sizeof none));
+  tokens_sample(t, 1, 4, ids);
+  tokens_starts(t, 1, 4, 9, ids, starts);
+  EXPECT(!memcmp(starts, second, sizeof second));
+  tokens_close(t);
+  write_megatron("m", 4, 4, 4);
+  write_megatron("n", 4, 4, 4);
+  const char *both[] = {in_folder("m.bin"), in_folder("n.bin")};
+  t = tokens_open(both, 2, 0, 80000);
+  int32_t many[14], where[14], by_index[14] = {0, 0, 0, 3, 3, 3, 3, 7, 7, 7, 10, 10, 10, 10};
+  tokens_sample(t, 0, 13, many);
+  tokens_starts(t, 0, 13, -1, many, where);
+  EXPECT(!memcmp(where, by_index, sizeof where) && tokens_indexed(t));
+  tokens_close(t);
+}
+
 TEST(a_damaged_megatron_index_is_refused_by_name) {
   size_t n = write_megatron("m", 4, 4, 4);
   EXPECT_FAIL(FAIL_INPUT, "m.bin: its header says 4-byte ids, data.dtype 2-byte ones", open_one("m.bin", 2, 80000));
