@@ -255,7 +255,7 @@ void run_save_look(Run *run, int64_t over) {
 
 int64_t run_saves_over(const Run *run) { return run->saves->saver ? saver_over(run->saves->saver) : 0; }
 
-bool run_save_under_way(const Run *run) { return run->saves->under_way; }
+bool run_save_under_way(const Run *run) { return run->saves && run->saves->under_way; }
 
 void run_save_leave(Run *run) {
   Saves *s = run->saves;

@@ -81,6 +81,13 @@ static void make_halves(Maker *m) {
   keep(m, ir_binary(m->g, OP_JOIN, upper, lower), bound(m, x));
 }
 
+/* |x|, by its sign's bit. */
+static void make_magnitude(Maker *m) {
+  int x = draw_node(m), zero = ir_broadcast(m->g, ir_const(m->g, DT_I32, 0), *shape(m, x));
+  int negative = ir_binary(m->g, OP_LT, ir_unary(m->g, OP_BITS, x), zero);
+  keep(m, ir_select(m->g, negative, ir_unary(m->g, OP_NEG, x), x), bound(m, x));
+}
+
 /* x rounded by chance to 16 bits. */
 static void make_dithered(Maker *m) {
   int x = draw_node(m);
@@ -367,12 +374,13 @@ static void make_any(Maker *m) {
                                 make_cast,  make_reduce, make_reduce, make_softmax,   make_rmsnorm, make_reshape, make_permute,
                                 make_slice, make_slice,  make_concat, make_broadcast, make_matmul,  make_matmul};
   static Make *const views[] = {make_reshape, make_permute, make_permute, make_slice, make_slice, make_concat, make_broadcast};
+  static Make *const rough[] = {make_halves, make_dithered, make_magnitude};
   if (m->spec.views) {
     views[draw(m, sizeof views / sizeof *views)](m);
     return;
   }
   if (m->spec.rough && draw(m, 20) == 0)
-    draw(m, 2) ? make_halves(m) : make_dithered(m);
+    rough[draw(m, sizeof rough / sizeof *rough)](m);
   else if (m->spec.big && draw(m, 20) == 0)
     draw(m, 2) ? make_attention(m) : make_embedding(m);
   else if (m->spec.collectives && draw(m, 20) == 0)
