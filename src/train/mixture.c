@@ -29,10 +29,11 @@ static int32_t find_period(const double *weights, int n, double sum) {
   return MIXTURE_PERIOD;
 }
 
-/* Rounded; what the sum then has too much or too little goes, a turn each, to those whom it brings nearest to their weight. */
+/* Rounded, but nobody goes without; what the sum then has too much or too little goes, a turn each, to those whom it brings nearest
+ * to their weight. */
 static void share_out(const double *weights, int n, double sum, int32_t Q, int32_t *share) {
   int64_t left = Q;
-  for (int i = 0; i < n; i++) left -= share[i] = (int32_t)nearbyint(weights[i] / sum * Q);
+  for (int i = 0; i < n; i++) left -= share[i] = (int32_t)fmax(1, nearbyint(weights[i] / sum * Q));
   for (int step = left > 0 ? 1 : -1; left; left -= step) {
     int best = -1;
     for (int i = 0; i < n; i++) {

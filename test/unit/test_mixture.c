@@ -67,6 +67,17 @@ TEST(weights_that_no_period_fits_are_rounded_to_the_longest) {
   arena_close(arena);
 }
 
+TEST(half_a_turn_is_one) {
+  Arena *arena = arena_open();
+  const double weights[] = {1, 2 * MIXTURE_PERIOD - 1};
+  Mixture two = make(arena, weights, 2);
+  EXPECT(two.period == MIXTURE_PERIOD && two.share[0] == 1 && two.share[1] == MIXTURE_PERIOD - 1);
+  expect_fair(&two, weights, MIXTURE_PERIOD, 1);
+  Mixture three = make(arena, (double[]){1, 2 * MIXTURE_PERIOD - 2, 1}, 3);
+  EXPECT(three.share[0] == 1 && three.share[1] == MIXTURE_PERIOD - 2 && three.share[2] == 1);
+  arena_close(arena);
+}
+
 TEST(a_sources_number_leads_back_to_the_streams) {
   Arena *arena = arena_open();
   Mixture m = make(arena, (double[]){5, 2, 4}, 3);
