@@ -26,8 +26,8 @@ static void count(Run *run, int64_t bad, const char *why) {
 
 bool run_back(Run *run, int64_t bad, bool past, const char *why) {
   int64_t next = bad + history_ahead(run->history); /* batches of the data that are behind us */
-  run_doing(run, true, "going back to a checkpoint");
   run_save_leave(run);
+  run_doing(run, true, "going back to a checkpoint");
   engine_rest(run->engine);
   if (!run_load_again(run)) {
     run_doing(run, false, "");
@@ -38,6 +38,7 @@ bool run_back(Run *run, int64_t bad, bool past, const char *why) {
   if (past && !history_jump(run->history, run->step, left_out))
     fail(FAIL_INPUT, "step %" PRId64 ": %s; the run has gone back %d times\nhelp: a lower train.lr", bad, why, HISTORY_JUMPS);
   run->open = 0;
+  run->compared_step = -1; /* what comes is computed anew */
   run->loss = NAN;
   run->retry_step = run->retry_wait = 0;
   if (run_speaks(run)) {

@@ -75,6 +75,16 @@ static void start_passes(Run *run) {
   text_close(&told);
 }
 
+/* Of a step, or what was left of it, that began then; on: a way back is no step, whose length says nothing of others'. */
+static void spend_step(Run *run, double begin, double stalled, bool on) {
+  double seconds = clock_seconds() - begin - stalled;
+  run_pace_end(run, on ? stalled : seconds + stalled);
+  if (on)
+    run_spend(run, SPENT_TRAINING, seconds);
+  else
+    run->spent[SPENT_TRAINING] += seconds;
+}
+
 /* What a step gave is read when the next one's passes have been started: the device does not wait for us in between.  A CPU has
  * nothing to do meanwhile; and steps that are recorded do not mingle, nor those before them.  False: the run has gone back. */
 static bool step(Run *run) {
@@ -94,8 +104,7 @@ static bool step(Run *run) {
     if (dev_is_host(run->dev) || run->step <= run->config->profile.steps.last) on = conclude(run, false);
   }
   prof_step_end(run->prof);
-  run_pace_end(run);
-  run_spend(run, SPENT_TRAINING, clock_seconds() - begin - stalled);
+  spend_step(run, begin, stalled, on);
   return on;
 }
 
@@ -104,8 +113,7 @@ static bool finish_step(Run *run) {
   double begin = clock_seconds();
   run_pace_begin(run);
   bool on = conclude(run, false);
-  run_pace_end(run);
-  run_spend(run, SPENT_TRAINING, clock_seconds() - begin);
+  spend_step(run, begin, 0, on);
   return on;
 }
 

@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* How long this rank computes for, and which rank computes more slowly than the others: every health.straggler_every steps each
  * tells rank 0, by a gather that nobody waits for, which then says so once as long as it lasts. */
+#include <math.h>
 #include <stdio.h>
 #include <string.h>
 
@@ -38,10 +39,10 @@ void run_pace_begin(Run *run) {
   p->waited_begin = comm_waited(run->mesh);
 }
 
-void run_pace_end(Run *run) {
+void run_pace_end(Run *run, double beside) {
   Paces *p = run->paces;
   if (!p || p->steps < 0) return;
-  p->seconds += clock_seconds() - p->begin;
+  p->seconds += fmax(0, clock_seconds() - p->begin - beside);
   p->waited += comm_waited(run->mesh) - p->waited_begin;
 }
 

@@ -61,14 +61,18 @@ static int find_dissent(const Ranks *r, StateHolders by, const uint32_t *value, 
   return n;
 }
 
-/* A row is a unit's: the first of its parameters that is not the same. */
+/* A row is a unit's: the first of its parameters that is not the same; NULL, with ranks as they were: only the padding is not. */
 static const char *find_param(const Ranks *r, const ReplicaRow *row, int *ranks, int *n) {
   uint32_t *all = arena_array(r->arena, uint32_t, r->n);
+  int *who = arena_array(r->arena, int, r->n);
   for (int p = 0; p < r->states->nparams; p++) {
     if (r->states->params[p].unit != row->row->unit) continue;
     uint32_t mine = engine_crc(r->engine, row->row->slot, p);
     comm_gather(r->comm, &mine, sizeof mine, all);
-    if ((*n = find_dissent(r, row->by, all, ranks))) return r->states->params[p].name;
+    int differ = find_dissent(r, row->by, all, who);
+    if (!differ) continue;
+    memcpy(ranks, who, sizeof *who * (size_t)(*n = differ));
+    return r->states->params[p].name;
   }
   return NULL;
 }

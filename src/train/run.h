@@ -177,7 +177,8 @@ void run_profile_close(Run *run); /* the run ends: what was recorded is written 
 /* All ranks: after the start; around what of the training is done at a time; after each step; once there is no other. */
 void run_pace_open(Run *run);
 void run_pace_begin(Run *run);
-void run_pace_end(Run *run);
+/* beside: seconds since then that were not computing: saves, ways back. */
+void run_pace_end(Run *run, double beside);
 void run_pace_after(Run *run);
 void run_pace_close(Run *run);
 

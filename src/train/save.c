@@ -208,17 +208,21 @@ double run_save_release(Run *run) {
   double begin = clock_seconds();
   CHECK(s->step == run->step && !run->open); /* what is written is true of this step */
   s->released = true;
+  run_doing(run, true, "copying states for a save");
   if (run_speaks(run)) prepare(run);
   words_open(run, &s->words);
   saver_write(s->saver, &s->words.save);
   saver_release(s->saver);
+  run_doing(run, false, "");
   return stall(run, begin);
 }
 
 void run_save_copied(Run *run) {
   double begin = clock_seconds();
   if (!run->saves->under_way) return;
+  run_doing(run, true, "copying states for a save");
   saver_release(run->saves->saver);
+  run_doing(run, false, "");
   stall(run, begin);
 }
 
@@ -237,8 +241,8 @@ static bool conclude_beside(Run *run) {
 bool run_save_wait(Run *run) {
   Saves *s = run->saves;
   if (!s->under_way) return true;
-  run_doing(run, true, "writing checkpoint");
   run_save_release(run);
+  run_doing(run, true, "writing checkpoint");
   double begin = clock_seconds();
   prof_span_begin(run->prof, "checkpoint");
   saver_wait(s->saver);

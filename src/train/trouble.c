@@ -61,7 +61,10 @@ bool run_trouble(Run *run, int64_t step, const StepResult *result, bool ahead) {
   else
     again = run_blame(run, step, ahead, why, sizeof why) && ahead;
   Remedy remedy = (Remedy)(spike ? run->config->health.on_spike : run->config->health.nonfinite);
-  if (remedy == REMEDY_STOP) stop(step, spike, why);
+  if (remedy == REMEDY_STOP) {
+    run_save_leave(run); /* what is being written is good */
+    stop(step, spike, why);
+  }
   if (remedy == REMEDY_BACK && run_back(run, step, true, why)) return true;
   if (run_speaks(run))
     lines_warn(run->lines, step, "step skipped: %s%s", why, remedy == REMEDY_BACK ? "; there is no checkpoint to go back to" : "");
@@ -73,6 +76,7 @@ bool run_trouble(Run *run, int64_t step, const StepResult *result, bool ahead) {
  * The newest checkpoint is good: replicas are compared before each save. */
 static void differ(Run *run, const char *why) {
   bool back = run->config->health.replicas == REMEDY_BACK - REMEDY_STOP;
+  run_save_leave(run); /* was compared, if it is being written */
   if (back && run_back(run, run->step, false, why)) return;
   fail(FAIL_MACHINE, "step %" PRId64 ": %s%s\nhelp: leave that node out, its memory or its links are faulty; then start again%s",
        run->step, why, back ? "; there is no checkpoint to go back to" : "",

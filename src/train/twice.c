@@ -5,19 +5,20 @@
 #include <string.h>
 
 struct Twice {
-  Arena *arena;
   Engine *engine;
   Comm *comm;
   uint32_t *before, *now; /* of this rank's part of each gradient */
+  int *ranks;             /* a word of each */
   int64_t equal, steps;
 };
 
 Twice *twice_open(Arena *arena, Engine *engine, Comm *comm) {
   Twice *t = arena_new(arena, Twice);
   int n = engine_states(engine)->nparams;
-  *t = (Twice){.arena = arena, .engine = engine, .comm = comm};
+  *t = (Twice){.engine = engine, .comm = comm};
   t->before = arena_array(arena, uint32_t, n);
   t->now = arena_array(arena, uint32_t, n);
+  t->ranks = arena_array(arena, int, comm_size(comm));
   return t;
 }
 
@@ -29,7 +30,7 @@ static StepResult look(Twice *t, int64_t step, uint32_t *hash) {
 
 /* The first gradient that differs, in the order in which they are made, and the lowest rank that has it; -1: none does. */
 static int find_gradient(const Twice *t, int *rank) {
-  int mine = engine_states(t->engine)->nparams - 1, found = -1, *all = arena_array(t->arena, int, comm_size(t->comm));
+  int mine = engine_states(t->engine)->nparams - 1, found = -1, *all = t->ranks;
   while (mine >= 0 && t->before[mine] == t->now[mine]) mine--;
   comm_gather(t->comm, &mine, sizeof mine, all);
   for (int r = 0; r < comm_size(t->comm); r++)
