@@ -49,12 +49,21 @@ static int64_t first_infinite(DType type, const void *at, int64_t n) {
   return i < n ? i : -1;
 }
 
+static int64_t first_no_truth(const void *at, int64_t n) {
+  const uint8_t *bytes = at;
+  int64_t i = 0;
+  while (i < n && bytes[i] <= 1) i++;
+  return i < n ? i : -1;
+}
+
 int64_t convert_weights(DType from, const void *in, int64_t n, DType as, void *out, double *value) {
   size_t size = dtype_size(from), wide = dtype_size(as);
   CHECK(from == as || (dtype_is_float(from) && dtype_is_float(as)));
   if (!dtype_is_float(from)) {
+    int64_t bad = from == DT_PRED ? first_no_truth(in, n) : -1;
+    if (bad >= 0) *value = ((const uint8_t *)in)[bad];
     if (in != out) memcpy(out, in, size * (size_t)n);
-    return -1;
+    return bad;
   }
   for (int64_t done = 0, take; done < n; done += take) {
     float part[PART];

@@ -48,7 +48,8 @@ static bool ends_in(const char *text, const char *end) {
 }
 
 static bool is_alike(const SafeTensor *a, const SafeTensor *b) {
-  bool alike = a && a->type == b->type && a->rank == b->rank;
+  DType x, y;
+  bool alike = a && safe_type_dtype(a->type, &x) && safe_type_dtype(b->type, &y) && x == y && a->rank == b->rank;
   for (int k = 0; alike && k < a->rank; k++) alike = a->shape[k] == b->shape[k];
   return alike;
 }

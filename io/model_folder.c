@@ -221,6 +221,9 @@ static void read_bytes(const ModelFolder *m, const SafeTensor *t, DType type, in
 
 static bool weight_not(const ModelFolder *m, const SafeTensor *t, int64_t at, double value, Why *why) {
   const char *file = model_folder_file(m, t);
+  if (safe_type_bits(t->type) == 8)
+    return why_not(why, "%s: '%s' is %s and has %g at element %lld; truth values are 0 and 1\nhelp: another copy, without it", file,
+                   t->name, safe_type_name(t->type), value, (long long)at);
   if (isfinite(value))
     return why_not(why, "%s: '%s' has %g at element %lld, and fp16 ends at 65504\nhelp: bf16 or fp32", file, t->name, value,
                    (long long)at);

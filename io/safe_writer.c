@@ -13,8 +13,6 @@
 #include "src/base/file.h"
 #include "src/base/text.h"
 
-static const int bits[SAFE_TYPES] = {[SAFE_F32] = 32, [SAFE_F16] = 16, [SAFE_BF16] = 16, [SAFE_I64] = 64, [SAFE_I32] = 32};
-
 struct SafeWriter {
   Arena *arena;
   const char *path, *aside;
@@ -33,14 +31,14 @@ static void write_bytes(SafeWriter *w, const void *bytes, size_t nbytes) {
 }
 
 static json_t *describe(const SafeTensor *t, uint64_t *at) {
-  CHECK(bits[t->type] && t->rank >= 0 && t->rank <= SAFE_MAX_RANK);
+  CHECK(t->rank >= 0 && t->rank <= SAFE_MAX_RANK);
   json_t *shape = json_array();
   uint64_t begin = *at, n = 1;
   for (int k = 0; k < t->rank; k++) {
     json_array_append_new(shape, json_integer(t->shape[k]));
     n *= (uint64_t)t->shape[k];
   }
-  *at += n * (uint64_t)bits[t->type] / 8;
+  *at += n * (uint64_t)safe_type_bits(t->type) / 8;
   return json_pack("{s:s, s:o, s:[I, I]}", "dtype", safe_type_name(t->type), "shape", shape, "data_offsets", (json_int_t)begin,
                    (json_int_t)*at);
 }

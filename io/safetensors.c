@@ -66,10 +66,11 @@ static const struct {
   SafeType type;
   DType dtype;
 } alike[] = {{SAFE_F32, DT_F32}, {SAFE_F16, DT_F16}, {SAFE_BF16, DT_BF16}, {SAFE_I64, DT_I64},
-             {SAFE_I32, DT_I32}, {SAFE_I16, DT_I16}, {SAFE_BOOL, DT_PRED}};
+             {SAFE_I32, DT_I32}, {SAFE_I16, DT_I16}, {SAFE_BOOL, DT_PRED}, {SAFE_U8, DT_PRED}};
 enum { ALIKE = sizeof alike / sizeof *alike };
 
 const char *safe_type_name(SafeType type) { return types[type].name; }
+int safe_type_bits(SafeType type) { return types[type].bits; }
 
 bool safe_type_dtype(SafeType type, DType *dtype) {
   int i = 0;

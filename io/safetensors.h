@@ -42,8 +42,9 @@ typedef enum SafeType {
 } SafeType;
 
 const char *safe_type_name(SafeType type);         /* "F32", as in the header */
-bool safe_type_dtype(SafeType type, DType *dtype); /* false: no DType is like it */
-SafeType safe_type_of(DType dtype);                /* of those that one is like */
+int safe_type_bits(SafeType type);                 /* of an element */
+bool safe_type_dtype(SafeType type, DType *dtype); /* false: no DType is like it.  U8, as older masks are, is PRED */
+SafeType safe_type_of(DType dtype);                /* of those that one is like; of PRED BOOL */
 
 typedef struct SafeTensor {
   const char *name;

@@ -61,7 +61,8 @@ static CkptTensor tensor_of(Arena *arena, const ModelFolder *from, const SafeTen
                             Spoilt *spoilt) {
   DType dtype;
   if (!safe_type_dtype(t->type, &dtype) || !t->n)
-    fail(FAIL_INPUT, "%s: tensor '%s' %s%s\nhelp: what is imported is F32, BF16 or F16, and I64, I32, I16 or BOOL beside weights",
+    fail(FAIL_INPUT,
+         "%s: tensor '%s' %s%s\nhelp: what is imported is F32, BF16 or F16, and I64, I32, I16, U8 or BOOL beside weights",
          model_folder_file(from, t), t->name, t->n ? "is " : "is empty", t->n ? safe_type_name(t->type) : "");
   int64_t size = (int64_t)dtype_size(dtype);
   int64_t first = clip((share.first - before + size - 1) / size, t->n), end = clip((share.end - before + size - 1) / size, t->n);

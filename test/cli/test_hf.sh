@@ -184,6 +184,53 @@ test_bad_folders_are_named() {
   [ ! -e x ]
 }
 
+# add_masks TYPE BYTES: of GPT-2's folder ./m, a causal mask of 4 x 4 in each layer, and a number of 16 bits.
+add_masks() {
+  local file=m/model.safetensors n size text layer
+  n=$(head -c 8 "$file" | od -An -td8)
+  size=$(($(stat -c %s "$file") - 8 - n))
+  text=$(head -c $((8 + n)) "$file" | tail -c "$n" | sed 's/} *$//')
+  tail -c "$size" "$file" > rest
+  for layer in 0 1; do
+    text+=",\"transformer.h.$layer.attn.bias\":{\"dtype\":\"$1\",\"shape\":[1,1,4,4],\"data_offsets\":[$size,$((size + 16))]}"
+    text+=",\"transformer.h.$layer.attn.masked_bias\":{\"dtype\":\"I16\",\"shape\":[],\"data_offsets\":[$((size + 16)),$((size + 18))]}"
+    size=$((size + 18))
+    printf '\1\0\0\0\1\1\0\0\1\1\1\0\1\1\1'"$2"'\1\2' >> rest
+  done
+  text+='}'
+  n=${#text}
+  {
+    printf "$(printf '\\x%02x' $((n & 255)) $((n >> 8 & 255)) 0 0 0 0 0 0)"
+    printf %s "$text"
+    cat rest
+  } > "$file"
+}
+
+test_masks_beside_weights_come_back_in_any_layout() {
+  local type way
+  for type in BOOL U8; do
+    copy_model gpt2
+    add_masks "$type" '\1'
+    hf 0 import m ckpt
+    hf 0 export ckpt same
+    diff -r m same
+    hf 0 export ckpt narrow --dtype bf16
+    hf 0 export ckpt shards --shard-size 100kB
+    for way in narrow shards; do
+      grep -aoq '"transformer.h.1.attn.bias":{"dtype":"BOOL","shape":\[1,1,4,4\]' "$way"/*.safetensors
+      hf 0 import "$way" "ckpt.$way"
+      expect_run 0 "$hpctrain" ckpt show "ckpt.$way"
+      expect_out '^  transformer\.h\.1\.attn\.bias +1x1x4x4 +pred'
+    done
+    expect_run 0 "$hpctrain" ckpt diff ckpt ckpt.shards || expect_out '^only '
+    ! grep '^changed' out
+    rm -r m ckpt* same narrow shards
+  done
+  copy_model gpt2
+  add_masks U8 '\3'
+  refused "'transformer.h.0.attn.bias' is U8 and has 3 at element 15; truth values are 0 and 1" import m ckpt
+}
+
 test_what_fp16_cannot_hold_is_named() {
   copy_model llama2
   printf '\0\120\303\107' | dd of=m/model.safetensors bs=1 seek=$(($(stat -c %s m/model.safetensors) - 4)) conv=notrunc 2> /dev/null

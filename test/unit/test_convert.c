@@ -50,6 +50,14 @@ TEST(rounding_is_to_nearest_even_and_an_overflow_is_named) {
   EXPECT(convert_weights(DT_F32, in, N, DT_BF16, out, &value) == 3 && isinf(value));
 }
 
+TEST(a_truth_value_that_is_neither_is_found) {
+  uint8_t in[4] = {0, 1, 1, 0}, out[4];
+  double value;
+  EXPECT(convert_weights(DT_PRED, in, 4, DT_PRED, out, &value) == -1 && !memcmp(in, out, sizeof in));
+  in[2] = 7;
+  EXPECT(convert_weights(DT_PRED, in, 4, DT_PRED, out, &value) == 2 && value == 7);
+}
+
 TEST(whole_numbers_are_copied) {
   int64_t in[3] = {1, INT64_MIN, -1}, out[3];
   double value;
