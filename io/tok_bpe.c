@@ -82,12 +82,16 @@ static uint64_t table_mask(int64_t n) {
 Bpe *bpe_open(Arena *arena, int64_t pieces, int64_t merges) {
   Bpe *b = arena_new(arena, Bpe);
   b->piece_mask = table_mask(pieces);
-  b->merge_mask = table_mask(merges);
   b->pieces = arena_array(arena, Piece, b->piece_mask + 1);
+  bpe_room_for_merges(b, arena, merges);
+  return b;
+}
+
+void bpe_room_for_merges(Bpe *b, Arena *arena, int64_t merges) {
+  b->merge_mask = table_mask(merges);
   b->merges = arena_array(arena, Merge, b->merge_mask + 1);
   b->borders = arena_array(arena, uint64_t, b->merge_mask + 1);
   for (uint64_t i = 0; i <= b->merge_mask; i++) b->merges[i].pair = b->borders[i] = NO_PAIR;
-  return b;
 }
 
 static Piece *find_piece(const Bpe *b, const char *bytes, size_t n, uint64_t hash) {

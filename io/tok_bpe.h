@@ -20,7 +20,8 @@ typedef struct BpeOptions {
   int32_t byte_id[256]; /* -1: none */
 } BpeOptions;
 
-Bpe *bpe_open(Arena *arena, int64_t pieces, int64_t merges); /* how many will come */
+Bpe *bpe_open(Arena *arena, int64_t pieces, int64_t merges);    /* how many will come */
+void bpe_room_for_merges(Bpe *b, Arena *arena, int64_t merges); /* instead of what bpe_open was told, before the first comes */
 /* Bytes are kept, not copied.  False: those bytes are a piece already. */
 bool bpe_add_piece(Bpe *b, const char *bytes, size_t n, int32_t id);
 int32_t bpe_find(const Bpe *b, const char *bytes, size_t n); /* -1: no piece */

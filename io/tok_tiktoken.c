@@ -10,6 +10,9 @@
 #include "io/utf8.h"
 #include "src/base/text.h"
 
+/* Of base64, for a piece of 1024 bytes: looking at all its cuts costs the square of its length. */
+enum { DIGITS_MOST = 1368 };
+
 typedef struct Spelling {
   const char *at; /* NULL: there is no such id */
   uint32_t n;
@@ -73,18 +76,20 @@ static bool next_line(const char **at, const char *end, Line *line, int64_t numb
     return false;
   }
   *line = (Line){*at, (size_t)(space - *at), (int32_t)rank};
+  if (line->n > DIGITS_MOST) {
+    why_not(why, "line %lld has %zu digits of base64; a piece has at most %d", (long long)number, line->n, DIGITS_MOST);
+    return false;
+  }
   *at = stop;
   return true;
 }
 
-static bool count_lines(Tiktoken *k, const char *bytes, size_t n, size_t *characters, Why *why) {
+static bool count_lines(Tiktoken *k, const char *bytes, size_t n, Why *why) {
   Line line;
   Why reason = {""};
   k->most = -1;
-  for (const char *at = bytes; next_line(&at, bytes + n, &line, k->pieces + 1, &reason); k->pieces++) {
+  for (const char *at = bytes; next_line(&at, bytes + n, &line, k->pieces + 1, &reason); k->pieces++)
     if (line.rank > k->most) k->most = line.rank;
-    *characters += line.n;
-  }
   return !*reason.text || why_not(why, "%s", reason.text);
 }
 
@@ -103,14 +108,19 @@ static bool read_lines(Arena *arena, Tiktoken *k, const char *bytes, size_t n, W
   return true;
 }
 
-static void add_merges(Tiktoken *k) {
+/* Gives how many there are; add false: they are only counted. */
+static int64_t find_merges(Tiktoken *k, bool add) {
+  int64_t found = 0;
   for (int32_t id = 0; id <= k->most; id++) {
     const Spelling *s = &k->spelling[id];
     for (uint32_t i = 1; s->at && i < s->n; i++) {
-      int32_t left = bpe_find(k->bpe, s->at, i), right = bpe_find(k->bpe, s->at + i, s->n - i);
-      if (left >= 0 && right >= 0) bpe_add_merge(k->bpe, left, right, (uint32_t)id, id);
+      int32_t left = bpe_find(k->bpe, s->at, i), right = left < 0 ? -1 : bpe_find(k->bpe, s->at + i, s->n - i);
+      if (right < 0) continue;
+      if (add) bpe_add_merge(k->bpe, left, right, (uint32_t)id, id);
+      found++;
     }
   }
+  return found;
 }
 
 /* --- families -------------------------------------------------------------------------------------------------------------- */
@@ -159,15 +169,15 @@ static void place_special(Tokenizer *t, Tiktoken *k, const TokFamily *f) {
 
 static bool open_tiktoken(Tokenizer *t, char *bytes, size_t n, const char *pattern, Why *why) {
   Tiktoken *k = t->self = arena_new(t->arena, Tiktoken);
-  size_t characters = 0;
-  if (!count_lines(k, bytes, n, &characters, why)) return false;
+  if (!count_lines(k, bytes, n, why)) return false;
   const TokFamily *family = find_family(pattern, k->pieces);
   if (!take_pattern(k, family, pattern, why)) return false;
   t->vocab = family_vocab(family, k->most + 1);
   k->spelling = arena_array(t->arena, Spelling, t->vocab);
-  k->bpe = bpe_open(t->arena, k->pieces, (int64_t)characters); /* a piece has fewer cuts than base64 digits */
+  k->bpe = bpe_open(t->arena, k->pieces, 0);
   if (!read_lines(t->arena, k, bytes, n, why)) return false;
-  add_merges(k);
+  bpe_room_for_merges(k->bpe, t->arena, find_merges(k, false));
+  find_merges(k, true);
   BpeOptions o = {.bytes = true, .ignore_merges = true, .unk = -1};
   for (int b = 0; b < 256; b++) {
     o.byte_id[b] = bpe_find(k->bpe, &(char){(char)b}, 1);

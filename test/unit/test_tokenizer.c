@@ -139,6 +139,42 @@ TEST(a_tiktoken_file_of_the_same_pieces_gives_the_same_ids) {
   tokenizer_close(t);
 }
 
+/* Twenty million digits are refused before anybody looks at their cuts; a kilobyte is a piece like others. */
+TEST(a_tiktoken_piece_is_at_most_a_kilobyte) {
+  enum { MOST = 1024, MANY = 20 << 20 };
+  char path[4096], *word = xmalloc(MANY);
+  Text out = {0};
+  size_t n;
+  Tokenizer *t;
+  Why why;
+  Ids ids = {0};
+  snprintf(path, sizeof path, "%s/x.tiktoken", check_folder());
+  write_ranks(golden("gpt2-style.json"), path);
+  char *ranks = file_read(path, &n);
+  memset(word, 'x', MANY);
+  text_add(&out, ranks, n);
+  add_base64(&(Text){.at = word, .n = MOST}, &out);
+  text_add(&out, " 5000\n", 6);
+  CHECK(try_file_write(path, out.at, out.n, NULL));
+  if (!try_tokenizer_open(path, "gpt2", &t, &why)) check_failed(__FILE__, __LINE__, "%s", why.text);
+  TokenizerWork *w = tokenizer_work_open(t);
+  encode(w, word, MOST, &ids);
+  EXPECT(ids.n == 1 && ids.at[0] == 5000);
+  tokenizer_work_close(w);
+  tokenizer_close(t);
+  for (int k = 0; k < 2; k++) {
+    out.n = 0;
+    text_add(&out, word, k ? MANY : 1372);
+    text_add(&out, " 0\n", 3);
+    CHECK(try_file_write(path, out.at, out.n, NULL));
+    EXPECT(!try_tokenizer_open(path, "gpt2", &t, &why) && strstr(why.text, "digits of base64; a piece has at most 1368"));
+  }
+  ids_close(&ids);
+  text_close(&out);
+  free(ranks);
+  free(word);
+}
+
 /* --- round trips ----------------------------------------------------------------------------------------------------------- */
 
 /* Encodes and decodes; true when the bytes are the same again. */
