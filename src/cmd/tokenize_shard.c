@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* One shard: its parts are cut into chunks of about a megabyte, threads take them in order, and what they made is written in order;
- * a thread that is far ahead waits, so that a bounded number of chunks is held. */
+ * a thread that is far ahead waits, so that a bounded number of chunks is held.  A file is mapped for a chunk alone: a shard may
+ * have more files than a process may have maps. */
 #include <errno.h>
 #include <fcntl.h>
 #include <inttypes.h>
@@ -18,13 +19,8 @@
 
 enum { CHUNK = 1 << 20, AHEAD = 4 }; /* bytes; chunks a thread that are made and not written */
 
-typedef struct Map {
-  const Source *source;
-  const char *text; /* NULL: empty */
-} Map;
-
 typedef struct Chunk {
-  const Map *map;
+  const Source *source;
   int64_t begin, end;
 } Chunk;
 
@@ -52,26 +48,24 @@ typedef struct Worker {
 
 /* --- texts ----------------------------------------------------------------------------------------------------------------- */
 
-static void map_source(Map *map, const Source *s) {
+static char *map_source(const Source *s) {
   struct stat info;
-  *map = (Map){.source = s};
   int fd = open(s->path, O_RDONLY | O_CLOEXEC);
   if (fd < 0 || fstat(fd, &info)) fail(FAIL_INPUT, "%s: %s", s->path, strerror(errno));
   if (info.st_size != s->size) fail(FAIL_INPUT, "%s has changed meanwhile\nhelp: start again once nobody writes it", s->path);
   void *at = mmap(NULL, (size_t)s->size, PROT_READ, MAP_PRIVATE, fd, 0);
   if (at == MAP_FAILED) fail(FAIL_MACHINE, "%s: mmap: %s", s->path, strerror(errno));
   madvise(at, (size_t)s->size, MADV_SEQUENTIAL);
-  map->text = at;
   close(fd);
+  return at;
 }
 
-static void cut_chunks(Pool *pool, const Shard *shard, Map *maps) {
+static void cut_chunks(Pool *pool, const Shard *shard) {
   for (int i = 0; i < shard->parts.n; i++) {
     const Part *p = &shard->parts.at[i];
-    map_source(&maps[i], p->source);
     int64_t step = p->source->lines ? CHUNK : p->end - p->begin;
     for (int64_t at = p->begin; at < p->end; at += step)
-      vec_push(pool->arena, &pool->chunks, (Chunk){&maps[i], at, at + step < p->end ? at + step : p->end});
+      vec_push(pool->arena, &pool->chunks, (Chunk){p->source, at, at + step < p->end ? at + step : p->end});
   }
 }
 
@@ -80,13 +74,13 @@ static void add_document(Worker *w, const Chunk *c, const char *text, size_t n, 
   Why why;
   if (!n) return;
   if (o->bos >= 0) ids_add(&slot->ids, &o->bos, 1);
-  if (!try_tokenizer_encode(w->work, text, n, &slot->ids, &why)) fail(FAIL_INPUT, "%s: %s", c->map->source->path, why.text);
+  if (!try_tokenizer_encode(w->work, text, n, &slot->ids, &why)) fail(FAIL_INPUT, "%s: %s", c->source->path, why.text);
   if (o->eos >= 0) ids_add(&slot->ids, &o->eos, 1);
   slot->documents++;
 }
 
 static void add_json(Worker *w, const Chunk *c, const char *line, size_t n, int64_t at, Slot *slot) {
-  const char *field = w->pool->o->field, *path = c->map->source->path;
+  const char *field = w->pool->o->field, *path = c->source->path;
   Why why;
   json_t *json = json_parse(line, n, path, &why);
   if (!json) fail(FAIL_INPUT, "%s\nhelp: the line at byte %" PRId64 " is no JSON", why.text, at);
@@ -104,12 +98,13 @@ static bool is_blank(const char *at, const char *end) {
 }
 
 /* Lines that begin in the chunk, without their ends. */
-static void add_lines(Worker *w, const Chunk *c, Slot *slot) {
-  const Source *s = c->map->source;
-  const char *text = c->map->text, *end = text + s->size, *at = text + c->begin;
+static void add_lines(Worker *w, const Chunk *c, const char *text, Slot *slot) {
+  const Source *s = c->source;
+  const char *end = text + s->size, *at = text + c->begin;
   if (c->begin && at[-1] != '\n') {
-    at = memchr(at, '\n', (size_t)(end - at));
-    at = at ? at + 1 : end;
+    at = memchr(at, '\n', (size_t)(c->end - c->begin));
+    if (!at) return;
+    at++;
   }
   while (at < text + c->end) {
     const char *stop = memchr(at, '\n', (size_t)(end - at)), *next = stop ? stop + 1 : end;
@@ -121,6 +116,17 @@ static void add_lines(Worker *w, const Chunk *c, Slot *slot) {
       add_json(w, c, at, (size_t)(stop - at), at - text, slot);
     at = next;
   }
+}
+
+static void make_chunk(Worker *w, const Chunk *c, Slot *slot) {
+  char *text = map_source(c->source);
+  slot->ids.n = 0;
+  slot->documents = 0;
+  if (c->source->lines)
+    add_lines(w, c, text, slot);
+  else
+    add_document(w, c, text + c->begin, (size_t)(c->end - c->begin), slot);
+  CHECK(!munmap(text, (size_t)c->source->size));
 }
 
 /* --- threads --------------------------------------------------------------------------------------------------------------- */
@@ -138,14 +144,8 @@ static void *run_worker(void *self) {
   Worker *w = self;
   Pool *p = w->pool;
   for (int i; (i = take_chunk(p)) >= 0;) {
-    const Chunk *c = &p->chunks.at[i];
     Slot *slot = &p->slots[i % p->n_slots];
-    slot->ids.n = 0;
-    slot->documents = 0;
-    if (c->map->source->lines)
-      add_lines(w, c, slot);
-    else
-      add_document(w, c, c->map->text + c->begin, (size_t)(c->end - c->begin), slot);
+    make_chunk(w, &p->chunks.at[i], slot);
     pthread_mutex_lock(&p->lock);
     slot->made = true;
     pthread_cond_broadcast(&p->moved);
@@ -176,10 +176,9 @@ ShardMade shard_make(const Shard *shard, const TokenizeOptions *o, TokenizerWork
                      ShardProgress *progress, void *self) {
   Pool p = {.arena = arena_open(), .o = o, .n_slots = AHEAD * o->threads};
   ShardMade made = {0};
-  Map *maps = arena_array(p.arena, Map, shard->parts.n);
   Worker *workers = arena_array(p.arena, Worker, o->threads);
   p.slots = arena_array(p.arena, Slot, p.n_slots);
-  cut_chunks(&p, shard, maps);
+  cut_chunks(&p, shard);
   CHECK(!pthread_mutex_init(&p.lock, NULL) && !pthread_cond_init(&p.moved, NULL));
   for (int i = 0; i < o->threads; i++) {
     workers[i] = (Worker){.pool = &p, .work = works[i]};
@@ -189,7 +188,6 @@ ShardMade shard_make(const Shard *shard, const TokenizeOptions *o, TokenizerWork
   write_chunks(&p, out, &made, progress, self);
   for (int i = 0; i < o->threads; i++) CHECK(!pthread_join(workers[i].thread, NULL));
   for (int i = 0; i < p.n_slots; i++) ids_close(&p.slots[i].ids);
-  for (int i = 0; i < shard->parts.n; i++) munmap((void *)maps[i].text, (size_t)maps[i].source->size);
   pthread_cond_destroy(&p.moved);
   pthread_mutex_destroy(&p.lock);
   arena_close(p.arena);

@@ -67,6 +67,32 @@ test_any_threads_and_ranks_make_the_same_files() {
 jq_text() { printf '"%s\\n"\n' "$(sed -z 's/\n$//; s/\n/\\n/g')"; }
 printed_with_end() { "$hpctrain" tokenize --tokenizer "$1" --print | sed "s/]\$/, $2]/" | tr -d '[] ' | tr , '\n'; }
 
+# More than a process may have mapped at once.
+test_a_shard_may_have_more_files_than_there_are_maps() {
+  local n=70000
+  [ "$(cat /proc/sys/vm/max_map_count)" -lt $n ] || echo "note  vm.max_map_count is above $n; this shows nothing" >&2
+  printf ab > a
+  expect_run 0 "$hpctrain" tokenize --tokenizer bytes --out x.bin --threads 2 $(yes a | head -n $n)
+  expect_out "^data .* in $n files; 140k tokens, .* 70.0k documents"
+  cmp <(ids x.bin | uniq -c | sort | uniq -c | sed 's/  */ /g') <(printf ' %d 1 97\n %d 1 98\n' $n $n)
+}
+
+# Chunks have a megabyte: none of a line's own, a line's end at the end of one, and at the beginning.
+test_lines_longer_than_chunks_are_one_document_each() {
+  local M=1048576 length
+  for length in $((3 * M - 1)) $((2 * M)) 5 $((4 * M + 7)) 0 3; do
+    head -c "$length" /dev/zero | tr '\0' "${length: -1}"
+    echo
+  done > in.txt
+  truncate -s -1 in.txt
+  for n in 1 3; do
+    expect_run 0 "$hpctrain" tokenize --tokenizer bytes --lines in.txt --out "x$n.bin" --threads $n
+    expect_out '; 5 documents in '
+  done
+  cmp x1.bin x3.bin
+  cmp <(tail -c +1025 x1.bin | tr -d '\0') <(tr -d '\n' < in.txt)
+}
+
 test_done_shards_are_kept_and_a_torn_one_is_made_again() {
   verses 4000 > a.txt
   set -- --tokenizer "$golden/gpt2-style.json" --lines a.txt --shards 4 --out x
