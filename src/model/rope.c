@@ -1,7 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Rotary positions.  Su et al., "RoFormer", 2021; stretched linearly: Chen et al., "Extending Context Window of Large Language
  * Models via Positional Interpolation", 2023; dynamic, by a larger base, and yarn: Peng et al., "YaRN: Efficient Context Window
- * Extension of Large Language Models", 2023; by wavelength: Llama 3.1.  Settings mean what they mean to transformers. */
+ * Extension of Large Language Models", 2023; by wavelength: Llama 3.1.  Settings mean what they mean to transformers 5: yarn's
+ * factor counts as given, where releases 4.5x put the longest over the original length in its place, which for Qwen2.5's recipe (4,
+ * with 32768 both) is 1. */
 #include <math.h>
 
 #include "src/model/build.h"
