@@ -51,23 +51,25 @@ static void lower(const char *text, size_t n, Text *out) {
   }
 }
 
-static void normalize(UnicodeForm form, const char *text, size_t n, Text *out) {
-  if (form == UNICODE_LOWER) return lower(text, n, out);
+/* ICU counts units in 32 bits, and room for twice as many is enough for nearly all texts. */
+static bool normalize(UnicodeForm form, const char *text, size_t n, Text *out) {
+  if (form == UNICODE_LOWER) return lower(text, n, out), true;
+  if (n > INT32_MAX) return false;
   int32_t length;
   UErrorCode error = U_ZERO_ERROR;
   UChar *in = to_utf16(text, n, &length);
-  int32_t room = 2 * length + 64, made;
+  int32_t room = length < (INT32_MAX - 64) / 2 ? 2 * length + 64 : INT32_MAX, made;
   UChar *made_at = xmalloc(sizeof *made_at * (size_t)room);
   made = unorm2_normalize(normalizer(form), in, length, made_at, room, &error);
-  if (error == U_BUFFER_OVERFLOW_ERROR) {
+  if (error == U_BUFFER_OVERFLOW_ERROR && made > room) {
     error = U_ZERO_ERROR;
     made_at = xrealloc(made_at, sizeof *made_at * (size_t)made);
     made = unorm2_normalize(normalizer(form), in, length, made_at, made, &error);
   }
-  if (U_FAILURE(error)) fail(FAIL_MACHINE, "ICU: cannot normalise a text of %zu bytes: %s", n, u_errorName(error));
-  from_utf16(made_at, made, out);
+  if (U_SUCCESS(error)) from_utf16(made_at, made, out);
   free(made_at);
   free(in);
+  return U_SUCCESS(error);
 }
 
 extern const UnicodeModule hpctrain_icu;

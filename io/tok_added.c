@@ -83,17 +83,6 @@ static const AddedToken *search(const Added *a, const char *text, size_t n, size
   }
 }
 
-static size_t before(const char *text, size_t at) {
-  do at--;
-  while ((text[at] & 0xC0) == 0x80);
-  return at;
-}
-
-static bool is_space(uint32_t c) { /* White_Space */
-  return (c >= 9 && c <= 13) || c == 0x20 || c == 0x85 || c == 0xA0 || c == 0x1680 || (c >= 0x2000 && c <= 0x200A) || c == 0x2028 ||
-         c == 0x2029 || c == 0x202F || c == 0x205F || c == 0x3000;
-}
-
 static bool is_word(const Added *a, RegexWork *w, const char *at) {
   uint32_t c;
   size_t start = REGEX_START, end = 0;
@@ -102,16 +91,16 @@ static bool is_word(const Added *a, RegexWork *w, const char *at) {
 
 bool added_walk(const Added *a, RegexWork *w, const char *text, size_t n, AddedVisit *visit, void *self) {
   size_t done = 0, at = 0;
+  size_t spaces = 0; /* where those end that a token took behind it: another, which is itself of spaces, may begin among them */
   const AddedToken *token;
   while ((token = search(a, text, n, &at))) {
     size_t start = at, end = at += token->n;
-    uint32_t c;
-    if (token->single_word && ((start && is_word(a, w, text + before(text, start))) || (end < n && is_word(a, w, text + end))))
+    if (token->single_word && ((start && is_word(a, w, text + utf8_before(text, start))) || (end < n && is_word(a, w, text + end))))
       continue;
-    while (token->lstrip && start > done && (utf8_read(text + before(text, start), &c), is_space(c))) start = before(text, start);
-    for (int length; token->rstrip && end < n && (length = utf8_read(text + end, &c), is_space(c));) end += (size_t)length;
+    if (token->lstrip) start = done + (start > done ? utf8_trimmed(text + done, start - done) : 0);
+    if (token->rstrip) end = spaces = end < spaces ? spaces : end + utf8_spaces(text + end, n - end);
     if (done < start && !visit(self, -1, text + done, start - done, !done)) return false;
-    if (!visit(self, token->id, text + start, end - start, false)) return false;
+    if (start < end && !visit(self, token->id, text + start, end - start, false)) return false;
     done = end;
   }
   return done >= n || visit(self, -1, text + done, n - done, !done);

@@ -351,10 +351,12 @@ static void encode_parts(const Bpe *b, BpeWork *w, const char *word, size_t n, I
   encode_part(b, w, word + start, n - start, ids);
 }
 
-void bpe_word(const Bpe *b, BpeWork *w, const char *word, size_t n, Ids *ids) {
-  if (!n) return;
+bool bpe_word(const Bpe *b, BpeWork *w, const char *word, size_t n, Ids *ids, Why *why) {
+  if (n > INT32_MAX) return why_not(why, "a word has %zu bytes, more than 2^31 - 1", n);
+  if (!n) return true;
   if (n > CACHE_WORD && b->has_borders && !b->o.bytes && !b->o.ignore_merges)
     encode_parts(b, w, word, n, ids);
   else
     encode_part(b, w, word, n, ids);
+  return true;
 }

@@ -35,7 +35,8 @@ void bpe_start(Bpe *b, const BpeOptions *options); /* once all pieces are there 
 BpeWork *bpe_work_open(void);
 void bpe_work_close(BpeWork *w);
 
-/* Appends the ids of a word of n < 2^31 bytes; of characters where symbols are those, among them escaped bytes (utf8.h). */
-void bpe_word(const Bpe *b, BpeWork *w, const char *word, size_t n, Ids *ids);
+/* Appends the ids of a word of n bytes; of characters where symbols are those, among them escaped bytes (utf8.h).  False: n is 2^31
+ * or more. */
+bool bpe_word(const Bpe *b, BpeWork *w, const char *word, size_t n, Ids *ids, Why *why);
 
 #endif

@@ -49,6 +49,8 @@ enum { TOK_IDS_MOST = 1 << 24 }; /* of files: an id above is a damaged file */
 typedef struct AddedToken {
   const char *text; /* as it is searched for */
   size_t n;
+  const char *content; /* as the file has it */
+  size_t content_n;
   int32_t id;
   bool single_word, lstrip, rstrip, normalized, special;
 } AddedToken;
@@ -108,18 +110,27 @@ struct Decode {
   bool keep_first; /* Metaspace that prepends nothing */
 };
 
+/* Bytes that stages may make of a text of n bytes: more is no tokenizer's work, but a file's that fills memory with replacements of
+ * replacements. */
+static inline size_t tok_most(size_t n) { return ((size_t)1 << 20) + 1024 * n; }
+
+/* Why a stage ended with false. */
+bool tok_gave_up(Why *why);  /* a pattern */
+bool tok_too_long(Why *why); /* a text */
+
 /* From JSON; a type, field or value that is not known is an error that names it.  null is none. */
 bool try_normals_open(Arena *arena, const json_t *json, Normals *normals, Why *why);
 void normals_close(Normals *normals);
-/* Appends the normalised text.  False: a pattern gave up. */
-bool normals_apply(const Normals *normals, RegexWork *w, const char *text, size_t n, Text scratch[2], Text **out);
+/* The normalised text, in scratch; NULL: there are no normalizers.  False: a pattern gave up, or a text became too long. */
+bool normals_apply(const Normals *normals, RegexWork *w, const char *text, size_t n, Text scratch[2], Text **out, Why *why);
 
 /* bytes: a ByteLevel was there: words are made of bytes. */
 bool try_splits_open(Arena *arena, const json_t *json, Splits *splits, bool *bytes, Why *why);
 void splits_close(Splits *splits);
-typedef bool SplitVisit(void *self, const char *word, size_t n);
+typedef bool SplitVisit(void *self, const char *word, size_t n, Why *why);
+/* False: the same, or as the visit said. */
 bool splits_walk(const Splits *splits, RegexWork *w, Text *scratch, const char *text, size_t n, bool first, SplitVisit *visit,
-                 void *self);
+                 void *self, Why *why);
 
 bool try_decodes_open(Arena *arena, const json_t *json, Decodes *decodes, Why *why);
 void decodes_close(Decodes *decodes);

@@ -29,6 +29,7 @@ typedef struct JsonWork {
   RegexWork *regex;
   BpeWork *bpe;
   Text escaped, normal[2], word, *scratch;
+  Why why;
   bool is_escaped;
   bool is_first; /* what is looked at begins the text */
   Ids *ids;
@@ -54,24 +55,44 @@ bool tok_bool(const json_t *json, const char *key, bool fallback) {
   return json_is_boolean(value) ? json_is_true(value) : fallback;
 }
 
-/* jansson takes no NUL in keys, and pieces are keys: in the file's text the escape of a NUL becomes that of U+FFFF, which is no
- * character, and here it becomes a NUL again. */
-static const char stand_in[] = "\xEF\xBF\xBF";
-enum { STAND_IN = 0xFFFF };
+bool tok_gave_up(Why *why) { return why_not(why, "a pattern gives up: too many ways to match"); }
+bool tok_too_long(Why *why) { return why_not(why, "normalizer and pre_tokenizer make too long a text of it"); }
 
-static void hide_nuls(char *bytes, size_t n) {
-  if (memmem(bytes, n, stand_in, 3)) return; /* then a NUL in a key is an error */
-  for (char *at = bytes, *end = bytes + n; (at = memchr(at, '\\', (size_t)(end - at))) && end - at >= 6; at += 2)
-    if (!memcmp(at, "\\u0000", 6)) memcpy(at, "\\uFFFF", 6);
+/* jansson takes no NUL in keys, and pieces are keys: in the file's text a NUL's escape becomes U+FFFF and a 0, and U+FFFF itself,
+ * as an escape or not, U+FFFF and a 1; here they become again what they were. */
+static const char mark[] = "\xEF\xBF\xBF";
+
+static void hide_nuls(const char *bytes, size_t n, Text *out) {
+  size_t done = 0, length;
+  text_add(out, "", 0);
+  for (size_t at = 0; at < n; at += length) {
+    const char *from = bytes + at, *instead = NULL;
+    size_t left = n - at;
+    length = *from == '\\' && left > 1 ? 2 : 1;
+    if (left >= 6 && !memcmp(from, "\\u0000", 6))
+      length = 6, instead = "\\uFFFF0";
+    else if (left >= 6 && !memcmp(from, "\\u", 2) && !strncasecmp(from + 2, "FFFF", 4))
+      length = 6, instead = "\\uFFFF1";
+    else if (left >= 3 && !memcmp(from, mark, 3))
+      length = 3, instead = "\\uFFFF1";
+    if (!instead) continue;
+    text_add(out, bytes + done, at - done);
+    text_add(out, instead, 7);
+    done = at + length;
+  }
+  text_add(out, bytes + done, n - done);
 }
 
 static const char *show_nuls(Arena *arena, const char *text, size_t *n) {
   char *out = arena_strndup(arena, text, *n);
-  size_t made = 0;
-  for (size_t i = 0; i < *n; i++) {
-    bool is_nul = *n - i >= 3 && !memcmp(text + i, stand_in, 3);
-    out[made++] = is_nul ? 0 : text[i];
-    i += is_nul ? 2 : 0;
+  size_t made = 0, length;
+  for (size_t i = 0; i < *n; i += length) {
+    bool marked = *n - i >= 4 && !memcmp(text + i, mark, 3);
+    length = marked ? 4 : 1;
+    if (marked && text[i + 3] == '1')
+      memcpy(out + made, mark, 3), made += 3;
+    else
+      out[made++] = marked ? 0 : text[i];
   }
   out[made] = 0;
   *n = made;
@@ -180,13 +201,14 @@ static bool merge_texts(Arena *arena, const json_t *merge, const char *text[2]) 
 }
 
 /* Neither is empty: an empty text would make a border of what lies beyond it. */
-static void add_border(Bpe *bpe, const char *left, const char *right) {
+static void add_border(Arena *arena, Bpe *bpe, const char *left, const char *right) {
   uint32_t last, first;
-  const char *at = left + strlen(left) - 1;
-  while ((*at & 0xC0) == 0x80) at--;
-  utf8_read(at, &last);
+  size_t n = strlen(left), n_right = strlen(right);
+  if (strstr(left, mark)) left = show_nuls(arena, left, &n);
+  if (strstr(right, mark)) right = show_nuls(arena, right, &n_right);
+  utf8_read(left + utf8_before(left, n), &last);
   utf8_read(right, &first);
-  bpe_add_border(bpe, last == STAND_IN ? 0 : last, first == STAND_IN ? 0 : first);
+  bpe_add_border(bpe, last, first);
 }
 
 static bool read_merges(TokJson *j, const json_t *model, Why *why) {
@@ -209,7 +231,7 @@ static bool read_merges(TokJson *j, const json_t *model, Why *why) {
       break;
     }
     bpe_add_merge(j->bpe, left, right, rank++, both);
-    if (!j->bytes) add_border(j->bpe, text[0], text[1]);
+    if (!j->bytes) add_border(arena, j->bpe, text[0], text[1]);
   }
   text_close(&joined);
   arena_close(arena);
@@ -281,19 +303,13 @@ static bool place_tokens(Tokenizer *t, TokJson *j, const json_t *vocab, Why *why
   json_decref(placed);
   for (int i = 0; ok && i < j->tokens.n; i++) {
     AddedToken *token = &j->tokens.at[i];
-    token->text = show_nuls(t->arena, token->text, &token->n);
+    token->content = token->text = show_nuls(t->arena, token->text, &token->n);
+    token->content_n = token->n;
     if (token->normalized && j->normals.n) {
-      ok = normals_apply(&j->normals, w, token->text, token->n, scratch, &normal) ||
-           why_not(why, "normalizer: its pattern gives up");
-      if (ok)
-        *token = (AddedToken){arena_strndup(t->arena, normal->at, normal->n),
-                              normal->n,
-                              token->id,
-                              token->single_word,
-                              token->lstrip,
-                              token->rstrip,
-                              token->normalized,
-                              token->special};
+      Why reason;
+      ok = normals_apply(&j->normals, w, token->text, token->n, scratch, &normal, &reason) ||
+           why_not(why, "normalizer: added token '%.40s': %s", token->text, reason.text);
+      if (ok) token->text = arena_strndup(t->arena, normal->at, token->n = normal->n);
     }
     j->spelling[token->id] = (Spelling){token->text, (uint32_t)token->n, token->special};
   }
@@ -304,9 +320,13 @@ static bool place_tokens(Tokenizer *t, TokJson *j, const json_t *vocab, Why *why
          try_added_open(t->arena, j->tokens.at, j->tokens.n, true, &j->normalized, why);
 }
 
+/* An added token goes by its content; its spelling may be a normalizer's. */
 static int32_t find_token(const Tokenizer *t, const TokJson *j, const char *text) {
+  size_t n = strlen(text);
+  for (int i = 0; i < j->tokens.n; i++)
+    if (j->tokens.at[i].content_n == n && !memcmp(j->tokens.at[i].content, text, n)) return j->tokens.at[i].id;
   for (int32_t id = 0; id < t->vocab; id++)
-    if (j->spelling[id].at && j->spelling[id].n == strlen(text) && !memcmp(j->spelling[id].at, text, j->spelling[id].n)) return id;
+    if (j->spelling[id].at && j->spelling[id].n == n && !memcmp(j->spelling[id].at, text, n)) return id;
   return -1;
 }
 
@@ -399,8 +419,10 @@ static bool build(Tokenizer *t, TokJson *j, const json_t *root, Why *why) {
 
 static bool open_json(Tokenizer *t, char *bytes, size_t n, const char *pattern, Why *why) {
   if (pattern) return why_not(why, "a tokenizer.json holds its own pattern\nhelp: leave the pattern out");
-  hide_nuls(bytes, n);
-  json_t *root = json_parse(bytes, n, t->path, why);
+  Text hidden = {0};
+  hide_nuls(bytes, n, &hidden);
+  json_t *root = json_parse(hidden.at, hidden.n, t->path, why);
+  text_close(&hidden);
   if (!root) return false;
   TokJson *j = t->self = arena_new(t->arena, TokJson);
   bool ok = build(t, j, root, why);
@@ -439,7 +461,7 @@ static void close_work(void *work) {
   free(w);
 }
 
-static bool visit_word(void *self, const char *word, size_t n) {
+static bool visit_word(void *self, const char *word, size_t n, Why *why) {
   JsonWork *w = self;
   if (w->is_escaped && w->j->bytes) {
     w->word.n = 0;
@@ -447,13 +469,12 @@ static bool visit_word(void *self, const char *word, size_t n) {
     word = w->word.at;
     n = w->word.n;
   }
-  bpe_word(w->j->bpe, w->bpe, word, n, w->ids);
-  return true;
+  return bpe_word(w->j->bpe, w->bpe, word, n, w->ids, why);
 }
 
 static bool visit_normalized(void *self, int32_t id, const char *text, size_t n, bool first) {
   JsonWork *w = self;
-  if (id < 0) return splits_walk(&w->j->splits, w->regex, w->scratch, text, n, first && w->is_first, visit_word, w);
+  if (id < 0) return splits_walk(&w->j->splits, w->regex, w->scratch, text, n, first && w->is_first, visit_word, w, &w->why);
   ids_add(w->ids, &id, 1);
   return true;
 }
@@ -463,7 +484,7 @@ static bool visit_plain(void *self, int32_t id, const char *text, size_t n, bool
   w->is_first = first;
   if (id >= 0) return visit_normalized(self, id, text, n, first);
   Text *normal = NULL;
-  if (!normals_apply(&w->j->normals, w->regex, text, n, w->normal, &normal)) return false;
+  if (!normals_apply(&w->j->normals, w->regex, text, n, w->normal, &normal, &w->why)) return false;
   if (normal) text = normal->at, n = normal->n;
   return added_walk(w->j->normalized, w->regex, text, n, visit_normalized, w);
 }
@@ -479,7 +500,7 @@ static bool encode(const Tokenizer *t, void *work, const char *text, size_t n, I
     n = w->escaped.n;
   }
   return added_walk(w->j->plain, w->regex, text, n, visit_plain, w) ||
-         why_not(why, "%s: a pattern gives up on a text of %zu bytes: too many ways to match\nhelp: shorter documents", t->path, n);
+         why_not(why, "%s: a text of %zu bytes: %s\nhelp: shorter documents", t->path, n, w->why.text);
 }
 
 static bool has(const Tokenizer *t, int32_t id) { return ((const TokJson *)t->self)->spelling[id].at; }

@@ -47,6 +47,8 @@ static bool open_metaspace(Arena *arena, const json_t *json, Split *s, Why *why)
   if (scheme && strcmp(names[s->prepend], scheme)) return why_not(why, "prepend_scheme '%.40s' is not known here", scheme);
   if (!tok_bool(json, "add_prefix_space", true)) s->prepend = PREPEND_NEVER;
   if (!(s->space = tok_text(arena, json, "replacement", &n, why))) return false;
+  uint32_t c;
+  if (!*s->space || (size_t)utf8_read(s->space, &c) != n) return why_not(why, "replacement is not one character");
   s->prefix = s->space;
   s->behaviour = SPLIT_WITH_NEXT;
   return !tok_bool(json, "split", true) || try_regex_open(s->space, n, REGEX_LITERAL, &s->regex, why);
@@ -141,13 +143,15 @@ typedef struct Walk {
   Text *scratch; /* a text a stage */
   SplitVisit *visit;
   void *self;
+  size_t left; /* bytes that stages may write still */
+  Why *why;
 } Walk;
 
-static bool walk_stage(const Walk *w, int stage, const char *text, size_t n, bool first);
+static bool walk_stage(Walk *w, int stage, const char *text, size_t n, bool first);
 
 /* Parts of a text in order, matches and what lies between, as they become words. */
 typedef struct Parts {
-  const Walk *walk;
+  Walk *walk;
   int stage;
   const char *text;
   bool first;         /* the text is where all of it begins */
@@ -197,7 +201,7 @@ static bool add_part(Parts *p, const Split *s, size_t start, size_t end, bool ma
   return true;
 }
 
-static bool cut(const Walk *w, int stage, const char *text, size_t n, bool first) {
+static bool cut(Walk *w, int stage, const char *text, size_t n, bool first) {
   const Split *s = &w->splits->at[stage];
   Parts p = {.walk = w, .stage = stage, .text = text, .first = first};
   size_t start = REGEX_START, end = 0, done = 0;
@@ -207,7 +211,7 @@ static bool cut(const Walk *w, int stage, const char *text, size_t n, bool first
     if (!add_part(&p, s, start, end, true)) return false;
     done = end;
   }
-  if (found == REGEX_GAVE_UP) return false;
+  if (found == REGEX_GAVE_UP) return tok_gave_up(w->why);
   return (done == n || add_part(&p, s, done, n, false)) && give_held(&p);
 }
 
@@ -229,19 +233,21 @@ static void rewrite(const Split *s, Text *out, const char *text, size_t n, bool 
   memcpy(out->at, s->prefix, prefix);
 }
 
-static bool walk_stage(const Walk *w, int stage, const char *text, size_t n, bool first) {
-  if (stage == w->splits->n) return w->visit(w->self, text, n);
+static bool walk_stage(Walk *w, int stage, const char *text, size_t n, bool first) {
+  if (stage == w->splits->n) return w->visit(w->self, text, n, w->why);
   const Split *s = &w->splits->at[stage];
   if (s->space || s->prepend != PREPEND_NEVER) {
     rewrite(s, &w->scratch[stage], text, n, first);
     text = w->scratch[stage].at;
     n = w->scratch[stage].n;
+    if (n > w->left) return tok_too_long(w->why);
+    w->left -= n;
   }
   return s->regex ? cut(w, stage, text, n, first) : walk_stage(w, stage + 1, text, n, first);
 }
 
 bool splits_walk(const Splits *splits, RegexWork *regex, Text *scratch, const char *text, size_t n, bool first, SplitVisit *visit,
-                 void *self) {
-  Walk w = {splits, regex, scratch, visit, self};
+                 void *self, Why *why) {
+  Walk w = {splits, regex, scratch, visit, self, tok_most(n), why};
   return !n || walk_stage(&w, 0, text, n, first);
 }

@@ -214,14 +214,14 @@ static void close_work(void *work) {
   free(w);
 }
 
-static void encode_word(const Tiktoken *k, TiktokenWork *w, const char *word, size_t n, bool escaped, Ids *ids) {
+static bool encode_word(const Tiktoken *k, TiktokenWork *w, const char *word, size_t n, bool escaped, Ids *ids, Why *why) {
   w->word.n = 0;
   if (escaped) {
     utf8_unescape(word, n, &w->word);
     word = w->word.at;
     n = w->word.n;
   }
-  bpe_word(k->bpe, w->bpe, word, n, ids);
+  return bpe_word(k->bpe, w->bpe, word, n, ids, why);
 }
 
 /* What the pattern does not match is left out, as in the library; the known ones match everything. */
@@ -237,11 +237,12 @@ static bool encode(const Tokenizer *t, void *work, const char *text, size_t n, I
   }
   size_t start = REGEX_START, end = 0;
   RegexFound found;
-  while ((found = regex_next(k->regex, w->regex, text, n, &start, &end)) == REGEX_YES)
-    encode_word(k, w, text + start, end - start, escaped, ids);
-  return found == REGEX_NO ||
-         why_not(why, "%s: its pattern gives up on a text of %zu bytes: too many ways to match\nhelp: shorter documents", t->path,
-                 n);
+  Why reason;
+  bool ok = true;
+  while (ok && (found = regex_next(k->regex, w->regex, text, n, &start, &end)) == REGEX_YES)
+    ok = encode_word(k, w, text + start, end - start, escaped, ids, &reason);
+  if (ok && found == REGEX_GAVE_UP) ok = tok_gave_up(&reason);
+  return ok || why_not(why, "%s: a text of %zu bytes: %s\nhelp: shorter documents", t->path, n, reason.text);
 }
 
 static void decode(const Tokenizer *t, const int32_t *ids, int64_t n, bool raw, Text *text) {

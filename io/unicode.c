@@ -15,11 +15,10 @@ bool try_unicode_open(Why *why) {
   return true;
 }
 
-void unicode_normalize(UnicodeForm form, const char *text, size_t n, Text *out) {
+bool unicode_normalize(UnicodeForm form, const char *text, size_t n, Text *out) {
   size_t ascii = 0;
   while (form != UNICODE_LOWER && ascii < n && (unsigned char)text[ascii] < 0x80) ascii++;
-  if (ascii == n && form != UNICODE_LOWER)
-    text_add(out, text, n); /* is every form of itself */
-  else
-    module->normalize(form, text, n, out);
+  if (ascii < n || form == UNICODE_LOWER) return module->normalize(form, text, n, out);
+  text_add(out, text, n); /* is every form of itself */
+  return true;
 }

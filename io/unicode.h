@@ -14,10 +14,11 @@ typedef enum UnicodeForm { UNICODE_NFC, UNICODE_NFD, UNICODE_NFKC, UNICODE_NFKD,
 /* What the module exports as hpctrain_icu.  Text is made of whole characters, escaped bytes (utf8.h) among them. */
 typedef struct UnicodeModule {
   size_t size; /* of this, as a sign that both are of one build */
-  void (*normalize)(UnicodeForm form, const char *text, size_t n, Text *out);
+  bool (*normalize)(UnicodeForm form, const char *text, size_t n, Text *out);
 } UnicodeModule;
 
 bool try_unicode_open(Why *why); /* loads the module once; before any thread normalises */
-void unicode_normalize(UnicodeForm form, const char *text, size_t n, Text *out); /* appends; threads may at once */
+/* Appends; threads may at once.  False: the text, or what it becomes, has more than 2^31 - 1 units of 16 bits. */
+bool unicode_normalize(UnicodeForm form, const char *text, size_t n, Text *out);
 
 #endif

@@ -37,6 +37,30 @@ int utf8_write(uint32_t c, char out[4]) {
   return length;
 }
 
+size_t utf8_before(const char *text, size_t at) {
+  do at--;
+  while (is_tail((unsigned char)text[at]));
+  return at;
+}
+
+static bool is_space(uint32_t c) {
+  return (c >= 9 && c <= 13) || c == 0x20 || c == 0x85 || c == 0xA0 || c == 0x1680 || (c >= 0x2000 && c <= 0x200A) || c == 0x2028 ||
+         c == 0x2029 || c == 0x202F || c == 0x205F || c == 0x3000;
+}
+
+size_t utf8_spaces(const char *text, size_t n) {
+  size_t at = 0;
+  uint32_t c;
+  for (int length; at < n && (length = utf8_read(text + at, &c), is_space(c));) at += (size_t)length;
+  return at;
+}
+
+size_t utf8_trimmed(const char *text, size_t n) {
+  uint32_t c;
+  for (size_t at; n && (at = utf8_before(text, n), utf8_read(text + at, &c), is_space(c));) n = at;
+  return n;
+}
+
 size_t utf8_valid(const char *text, size_t n) {
   size_t at = 0;
   while (at < n) {

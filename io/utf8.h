@@ -13,8 +13,11 @@
 int utf8_next(const char *at, size_t n, uint32_t *c);
 /* The same where the text is known to be whole (escaped bytes included). */
 int utf8_read(const char *at, uint32_t *c);
-int utf8_write(uint32_t c, char out[4]); /* its length */
+size_t utf8_before(const char *text, size_t at); /* where the character that ends at `at` > 0 begins */
+int utf8_write(uint32_t c, char out[4]);         /* its length */
 
+size_t utf8_spaces(const char *text, size_t n);          /* bytes of White_Space (Unicode) that whole characters begin with */
+size_t utf8_trimmed(const char *text, size_t n);         /* bytes before those that they end with */
 size_t utf8_valid(const char *text, size_t n);           /* bytes before the first that is part of no character */
 void utf8_repair(const char *text, size_t n, Text *out); /* appends, with U+FFFD for what is none */
 

@@ -63,7 +63,14 @@ static int seeds(Arena *arena, FuzzBytes out[FUZZ_SEEDS]) {
       "{\"type\":\"Metaspace\",\"replacement\":\"\\u2581\"},\"post_processor\":{\"type\":\"TemplateProcessing\",\"single\":[{"
       "\"SpecialToken\":"
       "{\"id\":\"u\",\"type_id\":0}},{\"Sequence\":{\"id\":\"A\",\"type_id\":0}}],\"special_tokens\":{\"u\":{\"id\":\"u\",\"ids\":["
-      "0]}}}," MODEL "}"};
+      "0]}}}," MODEL "}",
+      "{\"normalizer\":{\"type\":\"Sequence\",\"normalizers\":[{\"type\":\"Replace\",\"pattern\":{\"String\":\"e\"},\"content\":"
+      "\"eeeeeeee\"},{\"type\":\"Replace\",\"pattern\":{\"Regex\":\"e\"},\"content\":\"e\\u0000\\uffffe\"},{\"type\":\"Strip\"}]},"
+      "\"added_tokens\":[{\"id\":5,\"content\":\" \",\"lstrip\":false,\"rstrip\":true,\"normalized\":false},{\"id\":6,\"content\":"
+      "\"</s>\"}],\"pre_tokenizer\":{\"type\":\"Sequence\",\"pretokenizers\":[{\"type\":\"Metaspace\",\"replacement\":\"a\"},{"
+      "\"type\":\"Metaspace\",\"replacement\":\"b\"},{\"type\":\"Metaspace\",\"replacement\":\"a\"}]},\"model\":{\"vocab\":{\"a\":"
+      "0,"
+      "\"\\uffff\":1,\"\\u0000\":2,\"e\":3,\"\\uffff\\u0000\":4},\"merges\":[\"\\uffff \\u0000\"]}}"};
   const char *build = getenv("builddir");
   int n = 0;
   module_look_in(build ? build : ".");

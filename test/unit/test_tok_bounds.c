@@ -3,8 +3,10 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/mman.h>
 
 #include "io/tok_impl.h"
+#include "io/unicode.h"
 #include "src/base/arena.h"
 #include "src/base/module.h"
 #include "test/check.h"
@@ -111,5 +113,145 @@ TEST(a_table_of_characters_whose_leaves_or_offsets_lead_outside_is_refused) {
     units[wrong[i].at] = wrong[i].unit;
     if (checks(0, units, BLOCKS * BLOCK, &why) || !strstr(why.text, "leads outside"))
       check_failed(__FILE__, __LINE__, "case %zu: '%s'", i, why.text);
+  }
+}
+
+/* --- tokenizer.json -------------------------------------------------------------------------------------------------------- */
+
+static const char model[] = "\"model\":{\"vocab\":{\"x\":0,\"y\":1,\" \":2},\"merges\":[]}}";
+
+/* A tokenizer of x, y and blanks, with other parts of the file before the model. */
+static bool try_parse(const char *parts, Tokenizer **t, Why *why) {
+  Text json = {0};
+  text_printf(&json, "{%s,%s", parts, model);
+  bool ok = try_tokenizer_parse("/dev/null/tokenizer", json.at, json.n, NULL, t, why);
+  text_close(&json);
+  return ok;
+}
+
+static Tokenizer *parse(const char *parts) {
+  Tokenizer *t;
+  Why why;
+  if (!try_parse(parts, &t, &why)) check_failed(__FILE__, __LINE__, "%s", why.text);
+  return t;
+}
+
+/* Its ids; -1: it cannot be encoded. */
+static int64_t count(const char *parts, const char *text, size_t n, Why *why) {
+  Tokenizer *t = parse(parts);
+  TokenizerWork *w = tokenizer_work_open(t);
+  Ids ids = {0};
+  int64_t n_ids = try_tokenizer_encode(w, text, n, &ids, why) ? ids.n : -1;
+  ids_close(&ids);
+  tokenizer_work_close(w);
+  tokenizer_close(t);
+  return n_ids;
+}
+
+/* n rules that make a hundred of one each, in a list. */
+static void add_rules(Text *parts, int n) {
+  char hundred[101] = "";
+  memset(hundred, 'x', 100);
+  text_printf(parts, "\"normalizer\":{\"type\":\"Sequence\",\"normalizers\":[");
+  for (int i = 0; i < n; i++)
+    text_printf(parts, "%s{\"type\":\"Replace\",\"pattern\":{\"String\":\"x\"},\"content\":\"%s\"}", i ? "," : "", hundred);
+  text_printf(parts, "]}");
+}
+
+TEST(rules_that_make_much_of_little_end_before_memory_does) {
+  Text parts = {0};
+  Why why = {""};
+  add_rules(&parts, 2);
+  EXPECT(count(parts.at, "yx", 2, &why) == 10001);
+  parts.n = 0;
+  add_rules(&parts, 6);
+  EXPECT(count(parts.at, "yx", 2, &why) < 0 && strstr(why.text, "make too long a text"));
+  EXPECT(count(parts.at, "y", 1, &why) == 1);
+  Tokenizer *t;
+  text_printf(&parts, ",\"added_tokens\":[{\"id\":3,\"content\":\"xx\",\"normalized\":true}]");
+  EXPECT(!try_parse(parts.at, &t, &why) && strstr(why.text, "added token 'xx'") && strstr(why.text, "make too long a text"));
+  text_close(&parts);
+}
+
+TEST(stages_that_cut_and_put_before_in_turn_end_before_time_does) {
+  Text parts = {0};
+  Why why = {""};
+  text_printf(&parts, "\"pre_tokenizer\":{\"type\":\"Sequence\",\"pretokenizers\":[");
+  for (int i = 0; i < 60; i++) text_printf(&parts, "%s{\"type\":\"Metaspace\",\"replacement\":\"%c\"}", i ? "," : "", 'a' + i % 2);
+  text_printf(&parts, "]}");
+  EXPECT(count(parts.at, "xy", 2, &why) < 0 && strstr(why.text, "make too long a text"));
+  text_close(&parts);
+}
+
+TEST(a_metaspace_is_one_character) {
+  static const char *const wrong[] = {"", "ab", "\\u0000", "\\u2581\\u2581"};
+  for (int i = 0; i < 4; i++) {
+    char parts[128];
+    Tokenizer *t;
+    Why why = {""};
+    snprintf(parts, sizeof parts, "\"pre_tokenizer\":{\"type\":\"Metaspace\",\"replacement\":\"%s\"}", wrong[i]);
+    EXPECT(!try_parse(parts, &t, &why) && strstr(why.text, "replacement is not one character"));
+  }
+}
+
+/* Room of which only what is written or read is ever there. */
+static char *reserve(size_t n) {
+  char *at = mmap(NULL, n, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
+  CHECK(at != MAP_FAILED);
+  return at;
+}
+
+TEST(texts_of_two_gibibytes_are_refused_where_they_are_counted_in_31_bits) {
+  size_t n = (size_t)1 << 31;
+  char *text = reserve(n);
+  Arena *arena = arena_open();
+  Bpe *bpe = bpe_open(arena, 1, 0);
+  Ids ids = {0};
+  Text out = {0};
+  Why why = {""};
+  BpeWork *w = bpe_work_open();
+  bpe_start(bpe, &(BpeOptions){.unk = -1});
+  EXPECT(!bpe_word(bpe, w, text, n, &ids, &why) && strstr(why.text, "more than 2^31 - 1"));
+  memcpy(text, "\xC3\xA9", 2); /* ASCII would be every form of itself */
+  if (!try_unicode_open(&why)) check_failed(__FILE__, __LINE__, "%s", why.text);
+  EXPECT(!unicode_normalize(UNICODE_NFC, text, n, &out) && !out.n);
+  EXPECT(unicode_normalize(UNICODE_NFD, text, 4, &out) && out.n == 5);
+  bpe_work_close(w);
+  arena_close(arena);
+  text_close(&out);
+  munmap(text, n);
+}
+
+#define STRIP "\"normalizer\":{\"type\":\"Strip\",\"strip_left\":%s,\"strip_right\":%s}"
+#define BLANKS "\t\xC2\x85\xC2\xA0\xE2\x80\x83\xE3\x80\x80 "
+
+TEST(strip_takes_white_space_of_its_ends_alone) {
+  static const char text[] = BLANKS "x  y" BLANKS;
+  for (int i = 0; i < 4; i++) {
+    char parts[128];
+    snprintf(parts, sizeof parts, STRIP, i & 1 ? "true" : "false", i & 2 ? "true" : "false");
+    /* of BLANKS only one is a piece; the others are left out */
+    EXPECT(count(parts, text, sizeof text - 1, NULL) == 4 + !(i & 1) + !(i & 2));
+    EXPECT(count(parts, BLANKS, sizeof BLANKS - 1, NULL) == !i);
+  }
+}
+
+/* Blanks between two letters. */
+static double seconds_of_blanks(const char *parts, size_t n) {
+  char *text = xmalloc(n);
+  memset(text, ' ', n);
+  text[0] = text[n - 1] = 'x';
+  double begin = check_cpu_seconds();
+  EXPECT(count(parts, text, n, NULL) == (int64_t)n);
+  free(text);
+  return check_cpu_seconds() - begin;
+}
+
+TEST(a_run_of_blanks_takes_no_longer_than_its_length) {
+  static const char *const files[] = {"\"normalizer\":{\"type\":\"Strip\",\"strip_left\":true,\"strip_right\":true}",
+                                      "\"added_tokens\":[{\"id\":2,\"content\":\" \",\"rstrip\":true,\"normalized\":false}]"};
+  for (int i = 0; i < 2; i++) {
+    double brief = seconds_of_blanks(files[i], 100000), whole = seconds_of_blanks(files[i], 1000000);
+    if (whole > 40 * brief + 1) check_failed(__FILE__, __LINE__, "file %d: %.3f s, a tenth %.3f s", i, whole, brief);
   }
 }

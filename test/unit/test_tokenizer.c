@@ -175,6 +175,88 @@ TEST(a_tiktoken_piece_is_at_most_a_kilobyte) {
   free(word);
 }
 
+/* --- tokenizer.json -------------------------------------------------------------------------------------------------------- */
+
+/* {PARTS,"model":…} as a file. */
+static Tokenizer *parse(const char *parts, const char *vocab, const char *merges) {
+  Text json = {0};
+  Tokenizer *t;
+  Why why;
+  text_printf(&json, "{%s\"model\":{\"vocab\":{%s},\"merges\":[%s]}}", parts, vocab, merges);
+  if (!try_tokenizer_parse("/dev/null/tokenizer", json.at, json.n, NULL, &t, &why))
+    check_failed(__FILE__, __LINE__, "%s", why.text);
+  text_close(&json);
+  return t;
+}
+
+static void expect_ids(const Tokenizer *t, const char *text, size_t n, const char *wanted) {
+  TokenizerWork *w = tokenizer_work_open(t);
+  Ids ids = {0};
+  Text got = {0};
+  encode(w, text, n, &ids);
+  text_add(&got, "", 0);
+  for (int64_t i = 0; i < ids.n; i++) text_printf(&got, "%s%d", i ? " " : "", (int)ids.at[i]);
+  EXPECT_TEXT(got.at, wanted);
+  text_close(&got);
+  ids_close(&ids);
+  tokenizer_work_close(w);
+}
+
+/* As Hugging Face's, whichever way the file spells them. */
+TEST(pieces_of_nul_and_of_the_last_character_of_the_plane_are_told_apart) {
+  static const char *const vocabs[] = {"\"a\":0,\"\\uffff\":1,\"\\u0000\":2,\"a\\uFFFf\":3,\"0\":4,\"\\uFFFF\\u0000\":5",
+                                       "\"a\":0,\"\xEF\xBF\xBF\":1,\"\\u0000\":2,\"a\xEF\xBF\xBF\":3,\"0\":4,"
+                                       "\"\xEF\xBF\xBF\\u0000\":5"};
+  static const char *const merges[] = {"[\"\\uffff\",\"\\u0000\"],[\"a\",\"\\uffff\"]",
+                                       "\"\xEF\xBF\xBF \\u0000\",\"a \xEF\xBF\xBF\""};
+#define LAST "\xEF\xBF\xBF"
+  for (int i = 0; i < 2; i++) {
+    Tokenizer *t = parse("", vocabs[i], merges[i]);
+    expect_ids(t, "a" LAST "\0", 5, "0 5");
+    expect_ids(t, "a" LAST, 4, "3");
+    expect_ids(t, LAST "0", 4, "1 4");
+    expect_ids(t,
+               "\0"
+               "0a\0",
+               4, "2 4 0 2");
+    for (int n = 1; n < 12; n++) { /* long words are cut where no merge is */
+      char text[64] = "", wanted[64] = "0 3";
+      for (int k = 0; k < n; k++) strcat(text, "aa" LAST);
+      for (int k = 1; k < n; k++) strcat(wanted, " 0 3");
+      expect_ids(t, text, strlen(text), wanted);
+    }
+    tokenizer_close(t);
+  }
+}
+
+TEST(roles_go_by_the_content_of_an_added_token_not_by_what_a_normalizer_makes_of_it) {
+  Tokenizer *t = parse("\"normalizer\":{\"type\":\"Prepend\",\"prepend\":\"_\"},\"added_tokens\":["
+                       "{\"id\":1,\"content\":\"<s>\",\"normalized\":true},{\"id\":2,\"content\":\"</s>\",\"normalized\":true},"
+                       "{\"id\":3,\"content\":\"<pad>\",\"normalized\":false}],",
+                       "\"<unk>\":0", "");
+  static const int32_t wanted[TOKENIZER_ROLES] = {
+      [TOKENIZER_BOS] = 1, [TOKENIZER_EOS] = 2, [TOKENIZER_UNK] = 0, [TOKENIZER_PAD] = 3};
+  for (int role = 0; role < TOKENIZER_ROLES; role++) EXPECT(tokenizer_special(t, role) == wanted[role]);
+  tokenizer_close(t);
+}
+
+/* As Hugging Face's: a token among spaces that another took is there as well, unless it strips those before it. */
+TEST(added_tokens_that_are_spaces_and_take_spaces) {
+  static const struct {
+    const char *flags, *text, *wanted;
+  } cases[] = {{"\"rstrip\":true", "x   x", "0 2 2 2 0"},
+               {"\"rstrip\":true", "   ", "2 2 2"},
+               {"\"rstrip\":true,\"lstrip\":true", "x   x", "0 2 0"},
+               {"\"lstrip\":true", "  x", "2 2 0"}};
+  for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
+    char parts[160];
+    snprintf(parts, sizeof parts, "\"added_tokens\":[{\"id\":2,\"content\":\" \",\"normalized\":false,%s}],", cases[i].flags);
+    Tokenizer *t = parse(parts, "\"x\":0,\"y\":1,\" \":2", "");
+    expect_ids(t, cases[i].text, strlen(cases[i].text), cases[i].wanted);
+    tokenizer_close(t);
+  }
+}
+
 /* --- round trips ----------------------------------------------------------------------------------------------------------- */
 
 /* Encodes and decodes; true when the bytes are the same again. */
