@@ -107,12 +107,17 @@ static const char *seconds_text(char out[HUMAN_TEXT], double seconds, double who
   return whole < 1 ? human_fixed(seconds * 1e3, 6, 1, out) : human_fixed(seconds, 6, 2, out);
 }
 
+static const char *why_untimed(const Prospect *p) {
+  if (p->config->device.kind != DEVICE_KIND_CUDA) return "CPUs differ too much to be foretold; train.stop_after=10steps tells";
+  if (!p->site.machine) return "no GPU was named (--gpu h200)";
+  return "attention of 32 bits, files and updates by the host were never measured";
+}
+
 static void print_time(const Prospect *p) {
   const Forecast *f = &p->step;
   char text[HUMAN_TEXT], rate[HUMAN_TEXT];
   if (!p->timed) {
-    printf("time   -: %s\n", !p->site.machine ? "no GPU was named (--gpu h200)"
-                                              : "attention of 32 bits, files and updates by the host were never measured");
+    printf("time   -: %s\n", why_untimed(p));
     return;
   }
   Speed speed = prospect_speed(p);
@@ -165,7 +170,7 @@ void plan_print(const Prospect *p, const char *kind) {
   print_members(p);
   print_batch(p);
   print_memory(p);
-  if (p->config->device.kind == DEVICE_KIND_CUDA) print_time(p);
+  print_time(p);
   print_moves(p);
   if (p->config->train.duration.unit != UNIT_EPOCHS) plan_print_run(p, config_total_steps(p->config, 1));
 }
