@@ -6,12 +6,14 @@
 #include "io/tokenizer.h"
 #include "src/base/module.h"
 #include "test/fuzz/fuzz.h"
+#include "test/sp_model.h"
 
 enum { VOCAB_TRIED = 600 };
 
 static void use(const Tokenizer *t) {
   static const char text[] =
-      "  The quick <|endoftext|> brown\0 fox's 1234567 caf\xc3\xa9 \xe6\x97\xa5\xe6\x9c\xac \xff\xe2\x82 </s>\n\n";
+      "  The quick <|endoftext|> brown\0 fox's 1234567 caf\xc3\xa9 \xe6\x97\xa5\xe6\x9c\xac \xff\xe2\x82 </s>\n\n"
+      "aaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaa";
   TokenizerWork *w = tokenizer_work_open(t);
   Ids ids = {0};
   Text out = {0};
@@ -40,6 +42,17 @@ static void read_and_use(const uint8_t *bytes, size_t n) {
 #define MODEL                                                                                                                      \
   "\"model\":{\"type\":\"BPE\",\"unk_token\":\"u\",\"byte_fallback\":true,\"vocab\":{\"u\":0,\"a\":1,\"b\":2,\"ab\":3,"            \
   "\"\\u2581\":4},\"merges\":[\"a b\"]}"
+
+/* A SentencePiece model whose keys fill the library's room. */
+static FuzzBytes full_model(Arena *arena) {
+  static uint32_t units[SP_BLOCKS * SP_BLOCK];
+  Text model = {0};
+  sp_make_keys(units, 32);
+  sp_make_model(&model, 64, units, sizeof units / sizeof *units);
+  FuzzBytes bytes = {(const uint8_t *)arena_strndup(arena, model.at, model.n), model.n};
+  text_close(&model);
+  return bytes;
+}
 
 static int seeds(Arena *arena, FuzzBytes out[FUZZ_SEEDS]) {
   static const char *const small[] = {
@@ -83,6 +96,7 @@ static int seeds(Arena *arena, FuzzBytes out[FUZZ_SEEDS]) {
   text_printf(&ranks, "YWI= 256\nIHRoZQ== 257\n");
   out[n++] = fuzz_text(arena_strdup(arena, ranks.at));
   text_close(&ranks);
+  out[n++] = full_model(arena);
   out[n++] = fuzz_file(arena, "test/golden/tokenizers/sp-bpe.model");
   out[n++] = fuzz_file(arena, "test/golden/tokenizers/sp-unigram.model");
   return n;

@@ -10,6 +10,7 @@
 #include "src/base/arena.h"
 #include "src/base/module.h"
 #include "test/check.h"
+#include "test/sp_model.h"
 
 BEFORE_ALL {
   const char *build = getenv("builddir");
@@ -18,47 +19,9 @@ BEFORE_ALL {
 
 /* --- SentencePiece --------------------------------------------------------------------------------------------------------- */
 
-/* A field of bytes in the wire format of protocol buffers. */
-static void add_bytes(Text *out, int number, const Text *bytes) {
-  size_t n = bytes->n;
-  text_add(out, &(char){(char)(number << 3 | 2)}, 1);
-  for (; n > 127; n >>= 7) text_add(out, &(char){(char)((n & 127) | 128)}, 1);
-  text_add(out, &(char){(char)n}, 1);
-  text_add(out, bytes->at, bytes->n);
-}
-
-static void add_piece(Text *model, const char *text, char type) {
-  Text piece = {0};
-  add_bytes(&piece, 1, &(Text){.at = (char *)text, .n = strlen(text)});
-  text_add(&piece, (char[]){3 << 3, type}, 2);
-  add_bytes(model, 1, &piece);
-  text_close(&piece);
-}
-
-/* A model of <unk>, a, and n user-defined pieces that begin with one another; with a table of characters where there is one. */
-static void make_model(Text *model, int user, const uint32_t *units, size_t n_units) {
-  char piece[128] = "";
-  add_piece(model, "<unk>", 2);
-  add_piece(model, "b", 1);
-  for (int i = 0; i < user; i++) {
-    piece[i] = 'a';
-    add_piece(model, piece, 4);
-  }
-  if (!n_units) return;
-  Text map = {0}, spec = {0};
-  uint32_t bytes = (uint32_t)(4 * n_units);
-  text_add(&map, (const char *)&bytes, 4);
-  text_add(&map, (const char *)units, bytes);
-  text_add(&map, "x", 2);
-  add_bytes(&spec, 2, &map);
-  add_bytes(model, 3, &spec);
-  text_close(&map);
-  text_close(&spec);
-}
-
 static bool checks(int user, const uint32_t *units, size_t n_units, Why *why) {
   Text model = {0};
-  make_model(&model, user, units, n_units);
+  sp_make_model(&model, user, units, n_units);
   bool ok = try_sp_check(model.at, model.n, why);
   text_close(&model);
   return ok;
@@ -70,48 +33,62 @@ TEST(user_defined_pieces_that_begin_with_one_another_are_at_most_the_librarys_ro
   EXPECT(!checks(65, NULL, 0, &why) && strstr(why.text, "more than 64 user-defined pieces"));
 }
 
-/* Keys a, aa, aaa, …: units of a block each, whose unit 0 is the leaf of the one before. */
-enum { BLOCK = 256, BLOCKS = 40, LEAF = 0x100, VALUE = 1u << 31 };
-static uint32_t leads(size_t from, size_t to, uint32_t rest) { return (uint32_t)(from ^ to) << 10 | rest; }
-static void make_keys(uint32_t *units, int n) {
-  memset(units, 0, sizeof *units * BLOCKS * BLOCK);
-  units[0] = leads(0, BLOCK, 0);
-  for (int k = 1; k <= n; k++) {
-    size_t at = (size_t)k * BLOCK, a = at + 'a';
-    units[a] = leads(a, at + BLOCK, LEAF | 'a');
-    units[at + BLOCK] = VALUE;
+TEST(keys_of_a_table_of_characters_that_begin_with_one_another_are_at_most_the_librarys_room) {
+  static uint32_t units[SP_BLOCKS * SP_BLOCK];
+  Why why = {""};
+  sp_make_keys(units, 32);
+  if (!checks(0, units, SP_BLOCKS * SP_BLOCK, &why)) check_failed(__FILE__, __LINE__, "%s", why.text);
+  sp_make_keys(units, 33);
+  EXPECT(!checks(0, units, SP_BLOCKS * SP_BLOCK, &why) && strstr(why.text, "more than 32 keys"));
+  sp_make_keys(units, 2);
+  units[2 * SP_BLOCK + 'a'] = sp_leads(2 * SP_BLOCK + 'a', SP_BLOCK, 'a'); /* a circle */
+  EXPECT(!checks(0, units, SP_BLOCKS * SP_BLOCK, &why) && strstr(why.text, "more than 32 keys"));
+}
+
+/* A hundred letters become pieces of 64 and 36; or by a table letters that are unknown. */
+TEST(the_library_takes_models_that_fill_its_room) {
+  static uint32_t units[SP_BLOCKS * SP_BLOCK];
+  char text[101] = "";
+  memset(text, 'a', 100);
+  sp_make_keys(units, 32);
+  for (int table = 0; table < 2; table++) {
+    Text bytes = {0};
+    Ids ids = {0};
+    Tokenizer *t;
+    Why why;
+    sp_make_model(&bytes, table ? 0 : 64, units, table ? sizeof units / sizeof *units : 0);
+    if (!try_tokenizer_parse("/dev/null/tokenizer", bytes.at, bytes.n, NULL, &t, &why))
+      check_failed(__FILE__, __LINE__, "%s", why.text);
+    TokenizerWork *w = tokenizer_work_open(t);
+    EXPECT(try_tokenizer_encode(w, text, 100, &ids, &why) && ids.n > 0);
+    if (table)
+      for (int64_t i = 0; i < ids.n; i++) EXPECT(!ids.at[i]);
+    else
+      EXPECT(ids.n > 1 && ids.at[ids.n - 2] == 1 + 64 && ids.at[ids.n - 1] == 1 + 36);
+    tokenizer_work_close(w);
+    tokenizer_close(t);
+    ids_close(&ids);
+    text_close(&bytes);
   }
 }
 
-TEST(keys_of_a_table_of_characters_that_begin_with_one_another_are_at_most_the_librarys_room) {
-  static uint32_t units[BLOCKS * BLOCK];
-  Why why = {""};
-  make_keys(units, 32);
-  if (!checks(0, units, BLOCKS * BLOCK, &why)) check_failed(__FILE__, __LINE__, "%s", why.text);
-  make_keys(units, 33);
-  EXPECT(!checks(0, units, BLOCKS * BLOCK, &why) && strstr(why.text, "more than 32 keys"));
-  make_keys(units, 2);
-  units[2 * BLOCK + 'a'] = leads(2 * BLOCK + 'a', BLOCK, 'a'); /* a circle */
-  EXPECT(!checks(0, units, BLOCKS * BLOCK, &why) && strstr(why.text, "more than 32 keys"));
-}
-
 TEST(a_table_of_characters_whose_leaves_or_offsets_lead_outside_is_refused) {
-  static uint32_t units[BLOCKS * BLOCK];
+  static uint32_t units[SP_BLOCKS * SP_BLOCK];
   static const struct {
     size_t at;
     uint32_t unit;
-  } wrong[] = {{2 * BLOCK, VALUE | 2},                /* behind the texts */
-               {2 * BLOCK, 0x7FFFFF00},               /* a leaf that is no value */
-               {2 * BLOCK, 0},                        /* nor is this */
-               {0, VALUE | 0x7FFFFF00},               /* the first, which nobody asks what it is */
-               {0, (uint32_t)(BLOCKS * BLOCK) << 10}, /* one block too far */
-               {7, VALUE | 2}};
+  } wrong[] = {{2 * SP_BLOCK, SP_VALUE | 2},                /* behind the texts */
+               {2 * SP_BLOCK, 0x7FFFFF00},                  /* a leaf that is no value */
+               {2 * SP_BLOCK, 0},                           /* nor is this */
+               {0, SP_VALUE | 0x7FFFFF00},                  /* the first, which nobody asks what it is */
+               {0, (uint32_t)(SP_BLOCKS * SP_BLOCK) << 10}, /* one block too far */
+               {7, SP_VALUE | 2}};
   for (size_t i = 0; i < sizeof wrong / sizeof *wrong; i++) {
     Why why = {""};
-    make_keys(units, 1);
-    EXPECT(checks(0, units, BLOCKS * BLOCK, &why));
+    sp_make_keys(units, 1);
+    EXPECT(checks(0, units, SP_BLOCKS * SP_BLOCK, &why));
     units[wrong[i].at] = wrong[i].unit;
-    if (checks(0, units, BLOCKS * BLOCK, &why) || !strstr(why.text, "leads outside"))
+    if (checks(0, units, SP_BLOCKS * SP_BLOCK, &why) || !strstr(why.text, "leads outside"))
       check_failed(__FILE__, __LINE__, "case %zu: '%s'", i, why.text);
   }
 }

@@ -1,0 +1,63 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* Small SentencePiece models, in the wire format of protocol buffers, with as many nested keys as is asked for. */
+#ifndef TEST_SP_MODEL_H
+#define TEST_SP_MODEL_H
+
+#include <stdint.h>
+#include <string.h>
+
+#include "src/base/text.h"
+
+/* A field of bytes. */
+static inline void sp_add_bytes(Text *out, int number, const Text *bytes) {
+  size_t n = bytes->n;
+  text_add(out, &(char){(char)(number << 3 | 2)}, 1);
+  for (; n > 127; n >>= 7) text_add(out, &(char){(char)((n & 127) | 128)}, 1);
+  text_add(out, &(char){(char)n}, 1);
+  text_add(out, bytes->at, bytes->n);
+}
+
+static inline void sp_add_piece(Text *model, const char *text, char type) {
+  Text piece = {0};
+  sp_add_bytes(&piece, 1, &(Text){.at = (char *)text, .n = strlen(text)});
+  text_add(&piece, (char[]){3 << 3, type}, 2);
+  sp_add_bytes(model, 1, &piece);
+  text_close(&piece);
+}
+
+/* A model of <unk>, b, and user < 128 user-defined pieces that begin with one another; with a table of characters where there is
+ * one. */
+static inline void sp_make_model(Text *model, int user, const uint32_t *units, size_t n_units) {
+  char piece[128] = "";
+  sp_add_piece(model, "<unk>", 2);
+  sp_add_piece(model, "b", 1);
+  for (int i = 0; i < user; i++) {
+    piece[i] = 'a';
+    sp_add_piece(model, piece, 4);
+  }
+  if (!n_units) return;
+  Text map = {0}, spec = {0};
+  uint32_t bytes = (uint32_t)(4 * n_units);
+  text_add(&map, (const char *)&bytes, 4);
+  text_add(&map, (const char *)units, bytes);
+  text_add(&map, "x", 2);
+  sp_add_bytes(&spec, 2, &map);
+  sp_add_bytes(model, 3, &spec);
+  text_close(&map);
+  text_close(&spec);
+}
+
+/* n < SP_BLOCKS - 1 keys a, aa, aaa, …, which all become x: units of a block each, whose unit 0 is the leaf of the one before. */
+enum { SP_BLOCK = 256, SP_BLOCKS = 40, SP_LEAF = 0x100, SP_VALUE = 1u << 31 };
+static inline uint32_t sp_leads(size_t from, size_t to, uint32_t rest) { return (uint32_t)(from ^ to) << 10 | rest; }
+static inline void sp_make_keys(uint32_t *units, int n) {
+  memset(units, 0, sizeof *units * SP_BLOCKS * SP_BLOCK);
+  units[0] = sp_leads(0, SP_BLOCK, 0);
+  for (int k = 1; k <= n; k++) {
+    size_t at = (size_t)k * SP_BLOCK, a = at + 'a';
+    units[a] = sp_leads(a, at + SP_BLOCK, SP_LEAF | 'a');
+    units[at + SP_BLOCK] = SP_VALUE;
+  }
+}
+
+#endif
