@@ -250,13 +250,14 @@ void run_find(Run *run) {
   }
 }
 
-/* Where checkpoints to go back to are: this run's own, else those it has begun from. */
+/* Where checkpoints to go back to are: this run's own, else those it has begun from.  All ranks take the same: a file system of a
+ * network may show one of them a new folder late. */
 static const char *back_folder(const Run *run) {
   const char *asked = run->config->checkpoint.resume, *own = run->folder->checkpoints;
   bool elsewhere = strcmp(asked, "never") && strcmp(asked, "auto");
   int n = 0;
   ckpt_list(run->arena, own, &n);
-  return elsewhere && !n ? asked : own;
+  return !comm_any(run->comm, n > 0) && elsewhere ? asked : own;
 }
 
 bool run_load_again(Run *run) {

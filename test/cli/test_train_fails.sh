@@ -68,7 +68,7 @@ test_a_model_that_is_too_large_for_the_node() {
 test_a_token_beyond_the_vocabulary() {
   write_run
   sed -i 's/vocab_size: 256/vocab_size: 100/' t.yaml
-  fails 2 2 $plain
+  fails 2 2 data.tokenizer=none $plain
   expect_err '^error: .*data\.bin.*'
 }
 
