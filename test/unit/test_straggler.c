@@ -82,9 +82,16 @@ TEST(of_two_ranks_the_slower_is_named) {
   EXPECT(found[0].rank == 0 && fabs(found[0].slower - 1.25) < 1e-12);
 }
 
-static void put_file(const char *path, const char *text) {
+/* In the test's folder. */
+static const char *own(char path[512], const char *name) {
+  CHECK(snprintf(path, 512, "%s/%s", check_folder(), name) < 512);
+  return path;
+}
+
+static void put_file(const char *name, const char *text) {
+  char path[512];
   Why why;
-  EXPECT(try_file_write(path, text, strlen(text), &why));
+  EXPECT(try_file_write(own(path, name), text, strlen(text), &why));
 }
 
 /* Every CPU that this process may use is 0 to 63 here. */
@@ -92,23 +99,25 @@ TEST(the_clock_is_told_by_cpufreq_or_by_cpuinfo) {
   DevSensors s = {0};
   Text info = {0};
   Why why;
+  char cpuinfo[512], sys[512], absent[512];
+  own(cpuinfo, "cpuinfo"), own(sys, "sys"), own(absent, "absent");
   for (int cpu = 0; cpu < 64; cpu++) text_printf(&info, "processor\t: %d\nmodel name\t: X\ncpu MHz\t\t: 2100.5\n\n", cpu);
   put_file("cpuinfo", info.at);
-  sensors_clock_of("absent", "cpuinfo", &s);
+  sensors_clock_of(absent, cpuinfo, &s);
   EXPECT(fabs(s.mhz - 2100.5) < 1e-6 && s.mhz_most == 0);
   for (int cpu = 0; cpu < 64; cpu++) {
-    char path[96];
+    char path[96], folder[512];
     snprintf(path, sizeof path, "sys/cpu%d/cpufreq", cpu);
-    EXPECT(try_folder_make(path, &why));
+    EXPECT(try_folder_make(own(folder, path), &why));
     snprintf(path, sizeof path, "sys/cpu%d/cpufreq/scaling_cur_freq", cpu);
     put_file(path, "1400000\n");
     snprintf(path, sizeof path, "sys/cpu%d/cpufreq/cpuinfo_max_freq", cpu);
     put_file(path, "3000000\n");
   }
-  sensors_clock_of("sys", "cpuinfo", &s);
+  sensors_clock_of(sys, cpuinfo, &s);
   EXPECT(fabs(s.mhz - 1400) < 1e-6 && fabs(s.mhz_most - 3000) < 1e-6);
   s = (DevSensors){0};
-  sensors_clock_of("absent", "absent", &s);
+  sensors_clock_of(absent, absent, &s);
   EXPECT(s.mhz == 0 && s.mhz_most == 0);
   text_close(&info);
 }
