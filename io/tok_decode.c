@@ -15,7 +15,7 @@ typedef struct Row {
 } Row;
 
 typedef struct DecodeRow {
-  const char *type, *keys;
+  StageType stage;
   bool (*open)(Arena *arena, const json_t *json, Decode *d, Why *why);
   void (*apply)(const Decode *d, const Row *in, bool raw, Row *out);
 } DecodeRow;
@@ -215,41 +215,33 @@ static void apply_metaspace(const Decode *d, const Row *in, bool raw, Row *out) 
 }
 
 static const DecodeRow rows[] = {
-    {"ByteLevel", "add_prefix_space trim_offsets use_regex", open_nothing, apply_byte_level}, /* none of them matters here */
-    {"ByteFallback", "", open_nothing, apply_byte_fallback},
-    {"Fuse", "", open_nothing, apply_fuse},
-    {"Replace", "pattern content", open_replace, apply_replace},
-    {"Strip", "content start stop", open_strip, apply_strip},
-    {"Metaspace", "replacement add_prefix_space prepend_scheme split str_rep", open_metaspace, apply_metaspace},
+    {{"ByteLevel", "add_prefix_space trim_offsets use_regex"}, open_nothing, apply_byte_level}, /* none of them matters here */
+    {{"ByteFallback", ""}, open_nothing, apply_byte_fallback},
+    {{"Fuse", ""}, open_nothing, apply_fuse},
+    {{"Replace", "pattern content"}, open_replace, apply_replace},
+    {{"Strip", "content start stop"}, open_strip, apply_strip},
+    {{"Metaspace", "replacement add_prefix_space prepend_scheme split str_rep"}, open_metaspace, apply_metaspace},
 };
 
-enum { DEEPEST = 8 }; /* sequences in sequences */
+typedef struct Opening {
+  Arena *arena;
+  Decodes *decodes;
+} Opening;
 
-static bool open_at(Arena *arena, const json_t *json, Decodes *decodes, int depth, Why *why) {
-  if (json_is_null(json) || !json) return true;
-  const char *type = json_string_value(json_object_get(json, "type"));
-  if (!type) return why_not(why, "decoder: has no type");
-  if (!strcmp(type, "Sequence")) {
-    const json_t *all = json_object_get(json, "decoders"), *one;
-    size_t i;
-    if (!json_is_array(all) || depth == DEEPEST || !tok_check_keys(json, "decoders", why))
-      return why_not(why, "decoder: a Sequence that is not understood");
-    json_array_foreach(all, i, one) if (!open_at(arena, one, decodes, depth + 1, why)) return false;
-    return true;
-  }
-  for (size_t i = 0; i < sizeof rows / sizeof *rows; i++) {
-    if (strcmp(rows[i].type, type)) continue;
-    Decode d = {.row = &rows[i]};
-    Why reason;
-    bool ok = tok_check_keys(json, rows[i].keys, &reason) && rows[i].open(arena, json, &d, &reason);
-    vec_push(arena, decodes, d);
-    return ok || why_not(why, "decoder %s: %s", type, reason.text);
-  }
-  return why_not(why, "decoder '%.40s' is not known here", type);
+static StageType type_of(int i) { return rows[i].stage; }
+
+static bool open_row(void *self, int i, const json_t *json, Why *why) {
+  const Opening *o = self;
+  Decode d = {.row = &rows[i]};
+  bool ok = rows[i].open(o->arena, json, &d, why);
+  vec_push(o->arena, o->decodes, d);
+  return ok;
 }
 
 bool try_decodes_open(Arena *arena, const json_t *json, Decodes *decodes, Why *why) {
-  return open_at(arena, json, decodes, 0, why);
+  static const StageKind kind = {
+      .what = "decoder", .members = "decoders", .n = sizeof rows / sizeof *rows, .type = type_of, .open = open_row};
+  return try_stages_open(&kind, json, &(Opening){arena, decodes}, why);
 }
 
 void decodes_close(Decodes *decodes) {

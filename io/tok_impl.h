@@ -67,6 +67,23 @@ bool added_walk(const Added *a, RegexWork *w, const char *text, size_t n, AddedV
 
 /* --- stages of a tokenizer.json -------------------------------------------------------------------------------------------- */
 
+typedef struct StageType {
+  const char *type, *keys; /* its name, and the members that it may have beside, with spaces between */
+} StageType;
+
+/* Normalizers, pre_tokenizers, decoders. */
+typedef struct StageKind {
+  const char *what, *members; /* "normalizer"; where a Sequence has its stages: "normalizers" */
+  const char *too_many;       /* what is said of more than 64; NULL: there may be any number */
+  int n;
+  StageType (*type)(int i);
+  bool (*open)(void *self, int i, const json_t *json, Why *why);    /* a stage of type i is the next */
+  bool (*may_follow)(const void *self, const char *type, Why *why); /* NULL: whatever was there before */
+} StageKind;
+
+/* From JSON; a type, member or value that is not known is an error that names it.  null is none. */
+bool try_stages_open(const StageKind *kind, const json_t *json, void *self, Why *why);
+
 typedef struct Normal Normal;
 typedef struct Split Split;
 typedef struct Decode Decode;
@@ -118,7 +135,6 @@ static inline size_t tok_most(size_t n) { return ((size_t)1 << 20) + 1024 * n; }
 bool tok_gave_up(Why *why);  /* a pattern */
 bool tok_too_long(Why *why); /* a text */
 
-/* From JSON; a type, field or value that is not known is an error that names it.  null is none. */
 bool try_normals_open(Arena *arena, const json_t *json, Normals *normals, Why *why);
 void normals_close(Normals *normals);
 /* The normalised text, in scratch; NULL: there are no normalizers.  False: a pattern gave up, or a text became too long. */

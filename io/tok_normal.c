@@ -7,7 +7,7 @@
 #include "io/utf8.h"
 
 typedef struct NormalRow {
-  const char *type, *keys;
+  StageType stage;
   bool (*open)(Arena *arena, const json_t *json, Normal *n, Why *why);
   /* most: bytes that out may have */
   bool (*apply)(const Normal *n, RegexWork *w, const char *text, size_t length, size_t most, Text *out, Why *why);
@@ -67,40 +67,35 @@ static bool apply_unicode(const Normal *n, RegexWork *w, const char *text, size_
 }
 
 static const NormalRow rows[] = {
-    {"Prepend", "prepend", open_prepend, apply_prepend},          {"Replace", "pattern content", open_replace, apply_replace},
-    {"Strip", "strip_left strip_right", open_strip, apply_strip}, {"NFC", "", open_unicode, apply_unicode, UNICODE_NFC},
-    {"NFD", "", open_unicode, apply_unicode, UNICODE_NFD},        {"NFKC", "", open_unicode, apply_unicode, UNICODE_NFKC},
-    {"NFKD", "", open_unicode, apply_unicode, UNICODE_NFKD},      {"Lowercase", "", open_unicode, apply_unicode, UNICODE_LOWER},
+    {{"Prepend", "prepend"}, open_prepend, apply_prepend},          {{"Replace", "pattern content"}, open_replace, apply_replace},
+    {{"Strip", "strip_left strip_right"}, open_strip, apply_strip}, {{"NFC", ""}, open_unicode, apply_unicode, UNICODE_NFC},
+    {{"NFD", ""}, open_unicode, apply_unicode, UNICODE_NFD},        {{"NFKC", ""}, open_unicode, apply_unicode, UNICODE_NFKC},
+    {{"NFKD", ""}, open_unicode, apply_unicode, UNICODE_NFKD},      {{"Lowercase", ""}, open_unicode, apply_unicode, UNICODE_LOWER},
 };
 
-enum { DEEPEST = 8, MOST = 64 }; /* sequences in sequences; normalizers */
+typedef struct Opening {
+  Arena *arena;
+  Normals *normals;
+} Opening;
 
-static bool open_at(Arena *arena, const json_t *json, Normals *normals, int depth, Why *why) {
-  if (json_is_null(json) || !json) return true;
-  const char *type = json_string_value(json_object_get(json, "type"));
-  if (!type) return why_not(why, "normalizer: has no type");
-  if (!strcmp(type, "Sequence")) {
-    const json_t *all = json_object_get(json, "normalizers"), *one;
-    size_t i;
-    if (!json_is_array(all) || depth == DEEPEST || !tok_check_keys(json, "normalizers", why))
-      return why_not(why, "normalizer: a Sequence that is not understood");
-    json_array_foreach(all, i, one) if (!open_at(arena, one, normals, depth + 1, why)) return false;
-    return true;
-  }
-  for (size_t i = 0; i < sizeof rows / sizeof *rows; i++) {
-    if (strcmp(rows[i].type, type)) continue;
-    Normal n = {.row = &rows[i]};
-    Why reason;
-    bool ok = tok_check_keys(json, rows[i].keys, &reason) && rows[i].open(arena, json, &n, &reason);
-    vec_push(arena, normals, n);
-    if (normals->n > MOST) return why_not(why, "more than %d normalizers", MOST);
-    return ok || why_not(why, "normalizer %s: %s", type, reason.text);
-  }
-  return why_not(why, "normalizer '%.40s' is not known here", type);
+static StageType type_of(int i) { return rows[i].stage; }
+
+static bool open_row(void *self, int i, const json_t *json, Why *why) {
+  const Opening *o = self;
+  Normal n = {.row = &rows[i]};
+  bool ok = rows[i].open(o->arena, json, &n, why);
+  vec_push(o->arena, o->normals, n);
+  return ok;
 }
 
 bool try_normals_open(Arena *arena, const json_t *json, Normals *normals, Why *why) {
-  return open_at(arena, json, normals, 0, why);
+  static const StageKind kind = {.what = "normalizer",
+                                 .members = "normalizers",
+                                 .too_many = "more than 64 normalizers",
+                                 .n = sizeof rows / sizeof *rows,
+                                 .type = type_of,
+                                 .open = open_row};
+  return try_stages_open(&kind, json, &(Opening){arena, normals}, why);
 }
 
 void normals_close(Normals *normals) {

@@ -84,51 +84,55 @@ static bool open_delimiter(Arena *arena, const json_t *json, Split *s, Why *why)
   return text && try_regex_open(text, n, REGEX_LITERAL, &s->regex, why);
 }
 
+enum { BYTE_LEVEL }; /* its row */
+
 static const struct {
-  const char *type, *keys;
+  StageType stage;
   bool (*open)(Arena *arena, const json_t *json, Split *s, Why *why);
 } rows[] = {
-    {"ByteLevel", "add_prefix_space trim_offsets use_regex", open_byte_level}, /* offsets are not ours */
-    {"Split", "pattern behavior invert", open_split},
-    {"Metaspace", "replacement add_prefix_space prepend_scheme split str_rep", open_metaspace},
-    {"Digits", "individual_digits", open_digits},
-    {"Punctuation", "behavior", open_punctuation},
-    {"Whitespace", "", open_whitespace},
-    {"WhitespaceSplit", "", open_whitespace_split},
-    {"CharDelimiterSplit", "delimiter", open_delimiter},
+    [BYTE_LEVEL] = {{"ByteLevel", "add_prefix_space trim_offsets use_regex"}, open_byte_level}, /* offsets are not ours */
+    {{"Split", "pattern behavior invert"}, open_split},
+    {{"Metaspace", "replacement add_prefix_space prepend_scheme split str_rep"}, open_metaspace},
+    {{"Digits", "individual_digits"}, open_digits},
+    {{"Punctuation", "behavior"}, open_punctuation},
+    {{"Whitespace", ""}, open_whitespace},
+    {{"WhitespaceSplit", ""}, open_whitespace_split},
+    {{"CharDelimiterSplit", "delimiter"}, open_delimiter},
 };
 
-enum { DEEPEST = 8, MOST = 64 }; /* sequences in sequences; stages */
+typedef struct Opening {
+  Arena *arena;
+  Splits *splits;
+  bool *bytes;
+} Opening;
 
-static bool open_at(Arena *arena, const json_t *json, Splits *splits, bool *bytes, int depth, Why *why) {
-  if (json_is_null(json) || !json) return true;
-  const char *type = json_string_value(json_object_get(json, "type"));
-  if (!type) return why_not(why, "pre_tokenizer: has no type");
-  if (*bytes) return why_not(why, "pre_tokenizer: %.40s behind ByteLevel is not known here", type);
-  if (!strcmp(type, "Sequence")) {
-    const json_t *all = json_object_get(json, "pretokenizers"), *one;
-    size_t i;
-    if (!json_is_array(all) || depth == DEEPEST || !tok_check_keys(json, "pretokenizers", why))
-      return why_not(why, "pre_tokenizer: a Sequence that is not understood");
-    json_array_foreach(all, i, one) if (!open_at(arena, one, splits, bytes, depth + 1, why)) return false;
-    return true;
-  }
-  for (size_t i = 0; i < sizeof rows / sizeof *rows; i++) {
-    if (strcmp(rows[i].type, type)) continue;
-    Split s = {0};
-    Why reason;
-    bool ok = tok_check_keys(json, rows[i].keys, &reason) && rows[i].open(arena, json, &s, &reason);
-    vec_push(arena, splits, s);
-    *bytes = i == 0;
-    if (splits->n > MOST) return why_not(why, "pre_tokenizer: more than %d stages", MOST);
-    return ok || why_not(why, "pre_tokenizer %s: %s", type, reason.text);
-  }
-  return why_not(why, "pre_tokenizer '%.40s' is not known here", type);
+static StageType type_of(int i) { return rows[i].stage; }
+
+static bool open_row(void *self, int i, const json_t *json, Why *why) {
+  const Opening *o = self;
+  Split s = {0};
+  bool ok = rows[i].open(o->arena, json, &s, why);
+  vec_push(o->arena, o->splits, s);
+  *o->bytes = i == BYTE_LEVEL;
+  return ok;
+}
+
+/* Behind ByteLevel words are bytes. */
+static bool may_follow(const void *self, const char *type, Why *why) {
+  const Opening *o = self;
+  return !*o->bytes || why_not(why, "pre_tokenizer: %.40s behind ByteLevel is not known here", type);
 }
 
 bool try_splits_open(Arena *arena, const json_t *json, Splits *splits, bool *bytes, Why *why) {
+  static const StageKind kind = {.what = "pre_tokenizer",
+                                 .members = "pretokenizers",
+                                 .too_many = "pre_tokenizer: more than 64 stages",
+                                 .n = sizeof rows / sizeof *rows,
+                                 .type = type_of,
+                                 .open = open_row,
+                                 .may_follow = may_follow};
   *bytes = false;
-  return open_at(arena, json, splits, bytes, 0, why);
+  return try_stages_open(&kind, json, &(Opening){arena, splits, bytes}, why);
 }
 
 void splits_close(Splits *splits) {
