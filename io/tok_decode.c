@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Decoders of a tokenizer.json: each makes a row of texts of a row of texts, which at the end are put together. */
+/* Decoders of a tokenizer.json: each makes a row of texts of a row of texts, which at the end are put together.  None makes more
+ * texts than it is given; that no stage makes too long ones is seen to here. */
 #include <ctype.h>
 #include <stdlib.h>
 #include <string.h>
@@ -14,10 +15,17 @@ typedef struct Row {
   int64_t n, cap;
 } Row;
 
+typedef struct Decoding {
+  bool raw;    /* bytes that are no characters stay */
+  size_t most; /* bytes that a row may have */
+  Why *why;
+} Decoding;
+
 typedef struct DecodeRow {
   StageType stage;
   bool (*open)(Arena *arena, const json_t *json, Decode *d, Why *why);
-  void (*apply)(const Decode *d, const Row *in, bool raw, Row *out);
+  /* Where a stage can make much of little it looks at most itself. */
+  bool (*apply)(const Decode *d, const Decoding *how, const Row *in, Row *out);
 } DecodeRow;
 
 static void end_text(Row *r) {
@@ -75,17 +83,18 @@ static void add_byte_level(const char *at, size_t n, Text *out) {
   }
 }
 
-static void apply_byte_level(const Decode *d, const Row *in, bool raw, Row *out) {
+static bool apply_byte_level(const Decode *d, const Decoding *how, const Row *in, Row *out) {
   (void)d;
   Text bytes = {0};
   size_t n;
   for (int64_t i = 0; i < in->n; i++) {
     const char *at = text_of(in, i, &n);
-    add_byte_level(at, n, raw ? &out->text : &bytes);
+    add_byte_level(at, n, how->raw ? &out->text : &bytes);
   }
-  if (!raw) utf8_repair(bytes.at, bytes.n, &out->text);
+  if (!how->raw) utf8_repair(bytes.at, bytes.n, &out->text);
   text_close(&bytes);
   end_text(out);
+  return true;
 }
 
 /* --- ByteFallback ---------------------------------------------------------------------------------------------------------- */
@@ -110,7 +119,7 @@ static void add_bytes(Text *bytes, bool raw, Row *out) {
   bytes->n = 0;
 }
 
-static void apply_byte_fallback(const Decode *d, const Row *in, bool raw, Row *out) {
+static bool apply_byte_fallback(const Decode *d, const Decoding *how, const Row *in, Row *out) {
   (void)d;
   Text bytes = {0};
   size_t n;
@@ -121,57 +130,65 @@ static void apply_byte_fallback(const Decode *d, const Row *in, bool raw, Row *o
       text_add(&bytes, &(char){(char)byte}, 1);
       continue;
     }
-    add_bytes(&bytes, raw, out);
+    add_bytes(&bytes, how->raw, out);
     text_add(&out->text, at, n);
     end_text(out);
   }
-  add_bytes(&bytes, raw, out);
+  add_bytes(&bytes, how->raw, out);
   text_close(&bytes);
+  return true;
 }
 
 /* --- the others ------------------------------------------------------------------------------------------------------------ */
 
-static void apply_fuse(const Decode *d, const Row *in, bool raw, Row *out) {
-  (void)d, (void)raw;
+static bool apply_fuse(const Decode *d, const Decoding *how, const Row *in, Row *out) {
+  (void)d, (void)how;
   text_add(&out->text, in->text.at, in->text.n);
   end_text(out);
+  return true;
 }
 
 static bool open_replace(Arena *arena, const json_t *json, Decode *d, Why *why) {
   return (d->text = tok_text(arena, json, "content", &d->n, why)) && tok_pattern(arena, json, &d->regex, why);
 }
 
-/* Bytes that are no characters (raw) go by as escaped ones. */
-static void replace_in(const Decode *d, RegexWork *w, const char *at, size_t n, Text *out) {
+static bool replace_in(const Decode *d, const Decoding *how, RegexWork *w, const char *at, size_t n, Text *out) {
   size_t start = REGEX_START, end = 0, done = 0;
-  while (n && regex_next(d->regex, w, at, n, &start, &end) == REGEX_YES) {
+  RegexFound found = REGEX_NO;
+  while (n && (found = regex_next(d->regex, w, at, n, &start, &end)) == REGEX_YES) {
     text_add(out, at + done, start - done);
     text_add(out, d->text, d->n);
+    if (out->n > how->most) return tok_too_long(how->why);
     done = end;
   }
   text_add(out, at + done, n - done);
+  return found != REGEX_GAVE_UP || tok_gave_up(how->why);
 }
 
-static void apply_replace(const Decode *d, const Row *in, bool raw, Row *out) {
-  (void)raw;
+/* Bytes that are no characters (raw) go by as escaped ones. */
+static bool replace_bytes(const Decode *d, const Decoding *how, RegexWork *w, const char *at, size_t n, Text scratch[2],
+                          Text *out) {
+  if (utf8_valid(at, n) == n) return replace_in(d, how, w, at, n, out);
+  scratch[0].n = scratch[1].n = 0;
+  utf8_escape(at, n, &scratch[0]);
+  if (!replace_in(d, how, w, scratch[0].at, scratch[0].n, &scratch[1])) return false;
+  utf8_unescape(scratch[1].at, scratch[1].n, out);
+  return true;
+}
+
+static bool apply_replace(const Decode *d, const Decoding *how, const Row *in, Row *out) {
   RegexWork *w = regex_work_open();
-  Text escaped = {0}, replaced = {0};
-  size_t n;
-  for (int64_t i = 0; i < in->n; i++) {
+  Text scratch[2] = {0};
+  bool ok = true;
+  for (int64_t i = 0; ok && i < in->n; i++) {
+    size_t n;
     const char *at = text_of(in, i, &n);
-    if (utf8_valid(at, n) == n) {
-      replace_in(d, w, at, n, &out->text);
-    } else {
-      escaped.n = replaced.n = 0;
-      utf8_escape(at, n, &escaped);
-      replace_in(d, w, escaped.at, escaped.n, &replaced);
-      utf8_unescape(replaced.at, replaced.n, &out->text);
-    }
+    ok = replace_bytes(d, how, w, at, n, scratch, &out->text);
     end_text(out);
   }
-  text_close(&escaped);
-  text_close(&replaced);
+  for (int i = 0; i < 2; i++) text_close(&scratch[i]);
   regex_work_close(w);
+  return ok;
 }
 
 static bool open_strip(Arena *arena, const json_t *json, Decode *d, Why *why) {
@@ -180,8 +197,8 @@ static bool open_strip(Arena *arena, const json_t *json, Decode *d, Why *why) {
   return (d->text = tok_text(arena, json, "content", &d->n, why)) && (d->n || why_not(why, "content is empty"));
 }
 
-static void apply_strip(const Decode *d, const Row *in, bool raw, Row *out) {
-  (void)raw;
+static bool apply_strip(const Decode *d, const Decoding *how, const Row *in, Row *out) {
+  (void)how;
   for (int64_t i = 0; i < in->n; i++) {
     size_t n;
     const char *at = text_of(in, i, &n);
@@ -190,6 +207,7 @@ static void apply_strip(const Decode *d, const Row *in, bool raw, Row *out) {
     text_add(&out->text, at, n);
     end_text(out);
   }
+  return true;
 }
 
 static bool open_metaspace(Arena *arena, const json_t *json, Decode *d, Why *why) {
@@ -198,8 +216,8 @@ static bool open_metaspace(Arena *arena, const json_t *json, Decode *d, Why *why
   return (d->text = tok_text(arena, json, "replacement", &d->n, why)) && (d->n || why_not(why, "replacement is empty"));
 }
 
-static void apply_metaspace(const Decode *d, const Row *in, bool raw, Row *out) {
-  (void)raw;
+static bool apply_metaspace(const Decode *d, const Decoding *how, const Row *in, Row *out) {
+  (void)how;
   for (int64_t i = 0; i < in->n; i++) {
     size_t n;
     const char *at = text_of(in, i, &n);
@@ -212,6 +230,7 @@ static void apply_metaspace(const Decode *d, const Row *in, bool raw, Row *out) 
     text_add(&out->text, at, n);
     end_text(out);
   }
+  return true;
 }
 
 static const DecodeRow rows[] = {
@@ -248,32 +267,42 @@ void decodes_close(Decodes *decodes) {
   for (int i = 0; i < decodes->n; i++) regex_close(decodes->at[i].regex);
 }
 
-void decodes_apply(const Decodes *decodes, const char *spelling, const size_t *ends, int64_t n, bool raw, Text *out) {
-  Row rows_of[2] = {0};
-  for (int64_t i = 0; i < n; i++) {
-    rows_of[0].text.n = i ? ends[i - 1] : 0;
-    text_add(&rows_of[0].text, spelling + rows_of[0].text.n, ends[i] - rows_of[0].text.n);
-    end_text(&rows_of[0]);
+static void start_row(Row *r) {
+  r->text.n = 0;
+  r->n = 0;
+  text_add(&r->text, "", 0);
+}
+
+/* The stages in turn: what one makes goes to spare, and the two change places. */
+static bool apply_all(const Decodes *decodes, const Decoding *how, Row *row, Row *spare) {
+  for (int i = 0; i < decodes->n && row->n; i++) {
+    start_row(spare);
+    if (!decodes->at[i].row->apply(&decodes->at[i], how, row, spare)) return false;
+    if (spare->text.n > how->most) return tok_too_long(how->why);
+    Row swap = *row;
+    *row = *spare;
+    *spare = swap;
   }
-  Row *in = &rows_of[0], *to = &rows_of[1];
-  for (int i = 0; i < decodes->n && n; i++) {
-    to->text.n = 0;
-    to->n = 0;
-    text_add(&to->text, "", 0);
-    decodes->at[i].row->apply(&decodes->at[i], in, raw, to);
-    Row *swap = in;
-    in = to;
-    to = swap;
-  }
-  text_add(out, "", 0);
+  return true;
+}
+
+bool try_decodes_apply(const Decodes *decodes, const char *spelling, const size_t *ends, int64_t n, bool raw, Text *out, Why *why) {
+  Row row = {0}, spare = {0};
   size_t length;
-  for (int64_t i = 0; i < in->n; i++) { /* without a decoder the library puts spaces between */
-    const char *at = text_of(in, i, &length);
+  start_row(&row);
+  for (int64_t i = 0; i < n; i++) {
+    text_add(&row.text, spelling + row.text.n, ends[i] - row.text.n);
+    end_text(&row);
+  }
+  bool ok = apply_all(decodes, &(Decoding){raw, tok_most(row.text.n), why}, &row, &spare);
+  for (int64_t i = 0; ok && i < row.n; i++) { /* without a decoder the library puts spaces between */
+    const char *at = text_of(&row, i, &length);
     if (i && !decodes->n) text_add(out, " ", 1);
     text_add(out, at, length);
   }
-  for (int i = 0; i < 2; i++) {
-    text_close(&rows_of[i].text);
-    free(rows_of[i].ends);
-  }
+  text_close(&row.text);
+  free(row.ends);
+  text_close(&spare.text);
+  free(spare.ends);
+  return ok;
 }

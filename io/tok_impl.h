@@ -20,7 +20,7 @@ typedef struct TokFormat {
   void *(*work_open)(const Tokenizer *t);
   void (*work_close)(void *work);
   bool (*encode)(const Tokenizer *t, void *work, const char *text, size_t n, Ids *ids, Why *why);
-  void (*decode)(const Tokenizer *t, const int32_t *ids, int64_t n, bool raw, Text *text);
+  bool (*decode)(const Tokenizer *t, const int32_t *ids, int64_t n, bool raw, Text *text, Why *why);
   bool (*has)(const Tokenizer *t, int32_t id);
   bool (*silent)(const Tokenizer *t, int32_t id); /* special: stands for no text */
   const char *(*piece)(const Tokenizer *t, int32_t id, size_t *n);
@@ -74,14 +74,13 @@ typedef struct StageType {
 /* Normalizers, pre_tokenizers, decoders. */
 typedef struct StageKind {
   const char *what, *members; /* "normalizer"; where a Sequence has its stages: "normalizers" */
-  const char *too_many;       /* what is said of more than 64; NULL: there may be any number */
   int n;
   StageType (*type)(int i);
   bool (*open)(void *self, int i, const json_t *json, Why *why);    /* a stage of type i is the next */
   bool (*may_follow)(const void *self, const char *type, Why *why); /* NULL: whatever was there before */
 } StageKind;
 
-/* From JSON; a type, member or value that is not known is an error that names it.  null is none. */
+/* From JSON; a type, member or value that is not known is an error that names it, and so are more than 64 stages.  null is none. */
 bool try_stages_open(const StageKind *kind, const json_t *json, void *self, Why *why);
 
 typedef struct Normal Normal;
@@ -150,8 +149,9 @@ bool splits_walk(const Splits *splits, RegexWork *w, Text *scratch, const char *
 
 bool try_decodes_open(Arena *arena, const json_t *json, Decodes *decodes, Why *why);
 void decodes_close(Decodes *decodes);
-/* Appends the text of tokens, whose spellings lie in a row: token i ends at ends[i]. */
-void decodes_apply(const Decodes *decodes, const char *spelling, const size_t *ends, int64_t n, bool raw, Text *out);
+/* Appends the text of tokens, whose spellings lie in a row: token i ends at ends[i].  False: a pattern gave up, or a text became
+ * too long; out is as it was. */
+bool try_decodes_apply(const Decodes *decodes, const char *spelling, const size_t *ends, int64_t n, bool raw, Text *out, Why *why);
 
 /* The byte of a piece <0x0A>, or -1. */
 int fallback_byte(const char *at, size_t n);

@@ -56,7 +56,7 @@ bool tok_bool(const json_t *json, const char *key, bool fallback) {
 }
 
 bool tok_gave_up(Why *why) { return why_not(why, "a pattern gives up: too many ways to match"); }
-bool tok_too_long(Why *why) { return why_not(why, "normalizer and pre_tokenizer make too long a text of it"); }
+bool tok_too_long(Why *why) { return why_not(why, "the tokenizer's stages make too long a text of it"); }
 
 /* jansson takes no NUL in keys, and pieces are keys: in the file's text a NUL's escape becomes U+FFFF and a 0, and U+FFFF itself,
  * as an escape or not, U+FFFF and a 1; here they become again what they were. */
@@ -510,7 +510,7 @@ static bool silent(const Tokenizer *t, int32_t id) {
   return s->special && fallback_byte(s->at, s->n) < 0; /* some files mark bytes so */
 }
 
-static void decode(const Tokenizer *t, const int32_t *ids, int64_t n, bool raw, Text *text) {
+static bool decode(const Tokenizer *t, const int32_t *ids, int64_t n, bool raw, Text *text, Why *why) {
   const TokJson *j = t->self;
   Text spelling = {0};
   size_t *ends = xmalloc(sizeof *ends * (size_t)(n + 1));
@@ -521,9 +521,10 @@ static void decode(const Tokenizer *t, const int32_t *ids, int64_t n, bool raw, 
     text_add(&spelling, j->spelling[ids[i]].at, j->spelling[ids[i]].n);
     ends[count++] = spelling.n;
   }
-  decodes_apply(&j->decodes, spelling.at, ends, count, raw, text);
+  bool ok = try_decodes_apply(&j->decodes, spelling.at, ends, count, raw, text, why);
   free(ends);
   text_close(&spelling);
+  return ok;
 }
 
 static const char *piece(const Tokenizer *t, int32_t id, size_t *n) {

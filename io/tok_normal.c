@@ -89,12 +89,8 @@ static bool open_row(void *self, int i, const json_t *json, Why *why) {
 }
 
 bool try_normals_open(Arena *arena, const json_t *json, Normals *normals, Why *why) {
-  static const StageKind kind = {.what = "normalizer",
-                                 .members = "normalizers",
-                                 .too_many = "more than 64 normalizers",
-                                 .n = sizeof rows / sizeof *rows,
-                                 .type = type_of,
-                                 .open = open_row};
+  static const StageKind kind = {
+      .what = "normalizer", .members = "normalizers", .n = sizeof rows / sizeof *rows, .type = type_of, .open = open_row};
   return try_stages_open(&kind, json, &(Opening){arena, normals}, why);
 }
 

@@ -16,10 +16,10 @@ typedef struct Sp {
 static void put_ids(void *self, const int *ids, size_t n) { ids_add(self, ids, (int64_t)n); }
 static void put_text(void *self, const char *text, size_t n) { text_add(self, text, n); }
 
-static void library_decode(const Sp *s, const int32_t *ids, size_t n, Text *text) {
-  char why[256];
-  if (!s->module->decode(s->model, ids, n, put_text, text, why, sizeof why))
-    fail(FAIL_INPUT, "SentencePiece cannot decode: %s", why);
+static bool library_decode(const Sp *s, const int32_t *ids, size_t n, Text *text, Why *why) {
+  char words[256];
+  return s->module->decode(s->model, ids, n, put_text, text, words, sizeof words) ||
+         why_not(why, "SentencePiece cannot decode: %s", words);
 }
 
 static int32_t find_anchor(const Sp *s, int64_t vocab) {
@@ -30,8 +30,7 @@ static int32_t find_anchor(const Sp *s, int64_t vocab) {
     const char *text_of = s->module->piece(s->model, id, &n);
     if (s->module->kind(s->model, id) != SP_NORMAL || !n || *text_of < '!' || *text_of > '~') continue;
     text.n = 0;
-    library_decode(s, &id, 1, &text);
-    if (text.n) found = id;
+    if (library_decode(s, &id, 1, &text, NULL) && text.n) found = id;
   }
   text_close(&text);
   return found;
@@ -82,46 +81,43 @@ static bool encode(const Tokenizer *t, void *work, const char *text, size_t n, I
 static bool is_byte(const Sp *s, int32_t id) { return s->module->kind(s->model, id) == SP_BYTE; }
 
 /* Ids in a row without bytes; behind others, which keeps a space that the first of a text would lose. */
-static void decode_run(const Sp *s, const int32_t *ids, int64_t n, bool first, Text *text) {
-  if (first || s->anchor < 0) return library_decode(s, ids, (size_t)n, text);
-  Text with = {0};
-  size_t anchor;
+static bool decode_run(const Sp *s, const int32_t *ids, int64_t n, bool first, Text *text, Why *why) {
+  if (first || s->anchor < 0) return library_decode(s, ids, (size_t)n, text, why);
+  Text anchor = {0}, with = {0};
   int32_t *behind = xmalloc(sizeof *behind * (size_t)(n + 1));
   behind[0] = s->anchor;
   memcpy(behind + 1, ids, sizeof *ids * (size_t)n);
-  library_decode(s, behind, 1, &with);
-  anchor = with.n;
-  with.n = 0;
-  library_decode(s, behind, (size_t)n + 1, &with);
-  text_add(text, with.at + anchor, with.n - anchor);
+  bool ok = library_decode(s, behind, 1, &anchor, why) && library_decode(s, behind, (size_t)n + 1, &with, why);
+  if (ok && with.n > anchor.n) text_add(text, with.at + anchor.n, with.n - anchor.n);
+  text_close(&anchor);
   text_close(&with);
   free(behind);
+  return ok;
 }
 
 /* The library puts U+FFFD for bytes that are no character; raw ones are put together here. */
-static void decode_raw(const Sp *s, const int32_t *ids, int64_t n, Text *text) {
+static bool decode_raw(const Sp *s, const int32_t *ids, int64_t n, Text *text, Why *why) {
   for (int64_t i = 0, end; i < n; i = end) {
     for (end = i; end < n && !is_byte(s, ids[end]);) end++;
-    if (end > i) decode_run(s, ids + i, end - i, !i, text);
+    if (end > i && !decode_run(s, ids + i, end - i, !i, text, why)) return false;
     for (; end < n && is_byte(s, ids[end]); end++) {
       size_t length;
       const char *byte = s->module->piece(s->model, ids[end], &length);
       text_add(text, &(char){(char)fallback_byte(byte, length)}, 1);
     }
   }
+  return true;
 }
 
-static void decode(const Tokenizer *t, const int32_t *ids, int64_t n, bool raw, Text *text) {
+static bool decode(const Tokenizer *t, const int32_t *ids, int64_t n, bool raw, Text *text, Why *why) {
   const Sp *s = t->self;
   int32_t *known = xmalloc(sizeof *known * (size_t)n);
   int64_t count = 0;
   for (int64_t i = 0; i < n; i++)
     if (tokenizer_has(t, ids[i])) known[count++] = ids[i];
-  if (raw)
-    decode_raw(s, known, count, text);
-  else
-    library_decode(s, known, (size_t)count, text);
+  bool ok = raw ? decode_raw(s, known, count, text, why) : library_decode(s, known, (size_t)count, text, why);
   free(known);
+  return ok;
 }
 
 static bool has(const Tokenizer *t, int32_t id) {

@@ -126,7 +126,6 @@ static bool may_follow(const void *self, const char *type, Why *why) {
 bool try_splits_open(Arena *arena, const json_t *json, Splits *splits, bool *bytes, Why *why) {
   static const StageKind kind = {.what = "pre_tokenizer",
                                  .members = "pretokenizers",
-                                 .too_many = "pre_tokenizer: more than 64 stages",
                                  .n = sizeof rows / sizeof *rows,
                                  .type = type_of,
                                  .open = open_row,

@@ -4,7 +4,7 @@
 
 #include "io/tok_impl.h"
 
-enum { DEEPEST = 8, MOST = 64 }; /* sequences in sequences; stages, where there is a bound */
+enum { DEEPEST = 8, MOST = 64 }; /* sequences in sequences; stages */
 
 typedef struct Finder {
   const StageKind *kind;
@@ -19,7 +19,7 @@ static bool open_stage(Finder *f, const json_t *json, const char *type, Why *why
     if (strcmp(known.type, type)) continue;
     Why reason;
     bool ok = tok_check_keys(json, known.keys, &reason) && kind->open(f->self, i, json, &reason);
-    if (++f->n > MOST && kind->too_many) return why_not(why, "%s", kind->too_many);
+    if (++f->n > MOST) return why_not(why, "%s: more than %d stages", kind->what, MOST);
     return ok || why_not(why, "%s %s: %s", kind->what, type, reason.text);
   }
   return why_not(why, "%s '%.40s' is not known here", kind->what, type);

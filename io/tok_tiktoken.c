@@ -245,13 +245,15 @@ static bool encode(const Tokenizer *t, void *work, const char *text, size_t n, I
   return ok || why_not(why, "%s: a text of %zu bytes: %s\nhelp: shorter documents", t->path, n, reason.text);
 }
 
-static void decode(const Tokenizer *t, const int32_t *ids, int64_t n, bool raw, Text *text) {
+static bool decode(const Tokenizer *t, const int32_t *ids, int64_t n, bool raw, Text *text, Why *why) {
+  (void)why;
   const Tiktoken *k = t->self;
   Text bytes = {0}, *to = raw ? text : &bytes;
   for (int64_t i = 0; i < n; i++)
     if (tokenizer_has(t, ids[i])) text_add(to, k->spelling[ids[i]].at, k->spelling[ids[i]].n);
   if (!raw) utf8_repair(bytes.at, bytes.n, text);
   text_close(&bytes);
+  return true;
 }
 
 static bool has(const Tokenizer *t, int32_t id) { return ((const Tiktoken *)t->self)->spelling[id].at; }

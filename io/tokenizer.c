@@ -61,14 +61,15 @@ static bool encode_bytes(const Tokenizer *t, void *work, const char *text, size_
   return true;
 }
 
-static void decode_bytes(const Tokenizer *t, const int32_t *ids, int64_t n, bool raw, Text *text) {
-  (void)t;
+static bool decode_bytes(const Tokenizer *t, const int32_t *ids, int64_t n, bool raw, Text *text, Why *why) {
+  (void)t, (void)why;
   Text bytes = {0}, *to = raw ? text : &bytes;
   text_add(to, "", 0);
   for (int64_t i = 0; i < n; i++)
     if (ids[i] >= 0 && ids[i] < 256) text_add(to, &(char){(char)ids[i]}, 1);
   if (!raw) utf8_repair(bytes.at, bytes.n, text);
   text_close(&bytes);
+  return true;
 }
 
 static bool has_all(const Tokenizer *t, int32_t id) {
@@ -244,30 +245,50 @@ bool try_tokenizer_encode(TokenizerWork *w, const char *text, size_t n, Ids *ids
   return !n || w->t->format->encode(w->t, w->work, text, n, ids, why);
 }
 
-void tokenizer_decode(const Tokenizer *t, const int32_t *ids, int64_t n, bool raw, Text *text) {
+/* A damaged file may have pieces of megabytes, and ids come from elsewhere. */
+static bool check_spelled(const Tokenizer *t, const int32_t *ids, int64_t n, Why *why) {
+  size_t spelled = 0, length;
+  for (int64_t i = 0; i < n && spelled < TEXT_MOST; i++) {
+    tokenizer_piece(t, ids[i], &length);
+    spelled += length;
+  }
+  return spelled < TEXT_MOST || why_not(why, "the pieces of %lld ids are longer than 1 GiB", (long long)n);
+}
+
+bool try_tokenizer_decode(const Tokenizer *t, const int32_t *ids, int64_t n, bool raw, Text *text, Why *why) {
+  Why reason;
   text_add(text, "", 0);
-  if (n) t->format->decode(t, ids, n, raw, text);
+  size_t before = text->n;
+  if (!n || (check_spelled(t, ids, n, &reason) && t->format->decode(t, ids, n, raw, text, &reason))) return true;
+  text->n = before;
+  text->at[before] = 0;
+  return why_not(why, "%s: decoding %lld ids: %s\nhelp: fewer at a time, or another tokenizer", t->path, (long long)n, reason.text);
+}
+
+void tokenizer_decode(const Tokenizer *t, const int32_t *ids, int64_t n, bool raw, Text *text) {
+  Why why;
+  if (!try_tokenizer_decode(t, ids, n, raw, text, &why)) fail(FAIL_INPUT, "%s", why.text);
 }
 
 const char *tokenizer_piece(const Tokenizer *t, int32_t id, size_t *n) {
   return tokenizer_has(t, id) ? t->format->piece(t, id, n) : (*n = 0, "");
 }
 
-void tokenizer_show(const Tokenizer *t, const int32_t *ids, int64_t n, Text *text) {
+bool try_tokenizer_show(const Tokenizer *t, const int32_t *ids, int64_t n, Text *text, Why *why) {
   int64_t done = 0;
   for (int64_t i = 0; i < n; i++) {
     size_t before = text->n, length;
     if (!tokenizer_has(t, ids[i]) || !t->format->silent(t, ids[i])) continue;
-    tokenizer_decode(t, &ids[i], 1, false, text);
+    if (!try_tokenizer_decode(t, &ids[i], 1, false, text, why)) return false;
     bool spelled = text->n > before; /* decoding spells it anyway */
     text->n = before;
     if (spelled) continue;
-    tokenizer_decode(t, ids + done, i - done, false, text);
+    if (!try_tokenizer_decode(t, ids + done, i - done, false, text, why)) return false;
     const char *piece = tokenizer_piece(t, ids[i], &length);
     text_add(text, piece, length);
     done = i + 1;
   }
-  tokenizer_decode(t, ids + done, n - done, false, text);
+  return try_tokenizer_decode(t, ids + done, n - done, false, text, why);
 }
 
 /* The second of two: the first of a text may lose a space. */

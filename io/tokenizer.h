@@ -62,11 +62,13 @@ void tokenizer_work_close(TokenizerWork *w);
 bool try_tokenizer_encode(TokenizerWork *w, const char *text, size_t n, Ids *ids, Why *why);
 
 /* Appends the text of n ids; an id that is not there is passed over.  raw: the bytes as they are, which may be part of a character;
- * else what is no UTF-8 becomes U+FFFD, as the libraries have it. */
-void tokenizer_decode(const Tokenizer *t, const int32_t *ids, int64_t n, bool raw, Text *text);
+ * else what is no UTF-8 becomes U+FFFD, as the libraries have it.  False: a decoder's pattern gave up, or the text would be longer
+ * than 1 GiB or than its pieces explain; text is then as it was. */
+bool try_tokenizer_decode(const Tokenizer *t, const int32_t *ids, int64_t n, bool raw, Text *text, Why *why);
+void tokenizer_decode(const Tokenizer *t, const int32_t *ids, int64_t n, bool raw, Text *text); /* or ends the job */
 
 /* The same as people want to see it: special tokens as they are spelled. */
-void tokenizer_show(const Tokenizer *t, const int32_t *ids, int64_t n, Text *text);
+bool try_tokenizer_show(const Tokenizer *t, const int32_t *ids, int64_t n, Text *text, Why *why);
 /* How an id is spelled in the file; "" where it is not there. */
 const char *tokenizer_piece(const Tokenizer *t, int32_t id, size_t *n);
 

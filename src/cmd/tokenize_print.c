@@ -63,6 +63,7 @@ int tokenize_print(const Tokenizer *t, bool special) {
 
 static void print_text(void *self, json_t *json, int64_t line) {
   Print *p = self;
+  Why why;
   if (!json_is_array(json))
     fail(FAIL_INPUT, "standard input:%lld: no JSON array\nhelp: each line is one text's ids, as [1, 2]", (long long)line);
   p->ids.n = 0;
@@ -75,7 +76,8 @@ static void print_text(void *self, json_t *json, int64_t line) {
            tokenizer_path(p->t), (long long)tokenizer_vocab(p->t));
     ids_add(&p->ids, &(int32_t){(int32_t)value}, 1);
   }
-  tokenizer_decode(p->t, p->ids.at, p->ids.n, false, &p->out);
+  if (!try_tokenizer_decode(p->t, p->ids.at, p->ids.n, false, &p->out, &why))
+    fail(FAIL_INPUT, "standard input:%lld: %s", (long long)line, why.text);
   json_t *text = json_stringn_nocheck(p->out.at, p->out.n);
   char *quoted = json_dumps(text, JSON_ENCODE_ANY | JSON_ENSURE_ASCII); /* or U+2028 would end lines for some */
   CHECK(quoted);

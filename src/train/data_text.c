@@ -78,13 +78,11 @@ void data_first(const Data *d, const Tokenizer *t, Text *out) {
   const int32_t *ids;
   int64_t n;
   data_peek(d, &ids, &n);
-  if (t) {
-    Text text = {0};
-    tokenizer_show(t, ids, n < FIRST_TEXT ? n : FIRST_TEXT, &text);
-    quote(text.at, text.n, out);
-    text_close(&text);
-    return;
-  }
+  Text text = {0};
+  bool shown = t && try_tokenizer_show(t, ids, n < FIRST_TEXT ? n : FIRST_TEXT, &text, NULL);
+  if (shown) quote(text.at, text.n, out);
+  text_close(&text);
+  if (shown) return;
   for (int64_t i = 0; i < n && i < FIRST_IDS; i++) text_printf(out, "%s%d", i ? " " : "", ids[i]);
   text_printf(out, " ...");
 }

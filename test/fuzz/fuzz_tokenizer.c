@@ -20,8 +20,8 @@ static void use(const Tokenizer *t) {
   if (try_tokenizer_encode(w, text, sizeof text - 1, &ids, NULL))
     for (int64_t i = 0; i < ids.n; i++) CHECK(tokenizer_has(t, ids.at[i]));
   for (int32_t id = -1; id < VOCAB_TRIED; id++) ids_add(&ids, &id, 1);
-  for (int raw = 0; raw < 2; raw++) tokenizer_decode(t, ids.at, ids.n, raw, &out);
-  tokenizer_show(t, ids.at, ids.n, &out);
+  for (int raw = 0; raw < 2; raw++) try_tokenizer_decode(t, ids.at, ids.n, raw, &out, NULL);
+  try_tokenizer_show(t, ids.at, ids.n, &out, NULL);
   text_close(&out);
   ids_close(&ids);
   tokenizer_work_close(w);

@@ -150,6 +150,87 @@ TEST(rules_that_make_much_of_little_end_before_memory_does) {
   text_close(&parts);
 }
 
+/* Decodes n times the piece x; what became of it is out. */
+static bool decodes(const char *parts, int64_t n, Text *out, Why *why) {
+  Tokenizer *t = parse(parts);
+  Ids ids = {0};
+  for (int64_t i = 0; i < n; i++) ids_add(&ids, &(int32_t){0}, 1);
+  bool ok = try_tokenizer_decode(t, ids.at, n, false, out, why);
+  ids_close(&ids);
+  tokenizer_close(t);
+  return ok;
+}
+
+TEST(decoders_that_make_much_of_little_end_before_memory_does) {
+  Text parts = {0}, out = {0};
+  Why why = {""};
+  text_printf(&parts, "\"decoder\":{\"type\":\"Sequence\",\"decoders\":[{\"type\":\"Fuse\"}");
+  for (int i = 0; i < 12; i++)
+    text_printf(&parts, ",{\"type\":\"Replace\",\"pattern\":{\"String\":\"x\"},\"content\":\"xxxxxxxxxx\"}");
+  text_printf(&parts, "]}");
+  text_add(&out, "before", 6);
+  EXPECT(!decodes(parts.at, 1, &out, &why) && strstr(why.text, "decoding 1 ids") && strstr(why.text, "make too long a text"));
+  EXPECT_TEXT(out.at, "before");
+  text_close(&parts);
+  text_close(&out);
+}
+
+TEST(a_decoders_pattern_that_gives_up_is_told) {
+  Text out = {0};
+  Why why = {""};
+  const char *parts = "\"decoder\":{\"type\":\"Sequence\",\"decoders\":[{\"type\":\"Fuse\"},{\"type\":\"Replace\",\"pattern\":"
+                      "{\"Regex\":\"(x+x+)+[yz]\"},\"content\":\"\"}]}";
+  EXPECT(decodes(parts, 8, &out, &why));
+  EXPECT_TEXT(out.at, "xxxxxxxx");
+  EXPECT(!decodes(parts, 60, &out, &why) && strstr(why.text, "a pattern gives up"));
+  EXPECT_TEXT(out.at, "xxxxxxxx");
+  text_close(&out);
+}
+
+TEST(ids_whose_pieces_are_longer_than_a_gibibyte_are_not_put_together) {
+  enum { LONG = 1 << 20 };
+  Text json = {0}, out = {0};
+  Ids ids = {0};
+  Tokenizer *t;
+  Why why = {""};
+  char *piece = xmalloc(LONG);
+  memset(piece, 'x', LONG);
+  text_printf(&json, "{\"model\":{\"vocab\":{\"");
+  text_add(&json, piece, LONG);
+  text_printf(&json, "\":0},\"merges\":[]}}");
+  if (!try_tokenizer_parse("/dev/null/tokenizer", json.at, json.n, NULL, &t, &why))
+    check_failed(__FILE__, __LINE__, "%s", why.text);
+  for (int i = 0; i < 1024; i++) ids_add(&ids, &(int32_t){0}, 1);
+  EXPECT(!try_tokenizer_decode(t, ids.at, ids.n, true, &out, &why) && strstr(why.text, "longer than 1 GiB"));
+  EXPECT(try_tokenizer_decode(t, ids.at, 1, true, &out, &why) && out.n == LONG);
+  tokenizer_close(t);
+  ids_close(&ids);
+  text_close(&json);
+  text_close(&out);
+  free(piece);
+}
+
+TEST(there_are_at_most_64_stages_of_a_kind) {
+  static const struct {
+    const char *what, *members, *stage;
+  } kinds[] = {{"normalizer", "normalizers", "{\"type\":\"Strip\"}"},
+               {"pre_tokenizer", "pretokenizers", "{\"type\":\"Digits\"}"},
+               {"decoder", "decoders", "{\"type\":\"Fuse\"}"}};
+  for (int k = 0; k < 3; k++)
+    for (int n = 64; n <= 65; n++) {
+      Text parts = {0};
+      Tokenizer *t;
+      Why why = {""};
+      text_printf(&parts, "\"%s\":{\"type\":\"Sequence\",\"%s\":[", kinds[k].what, kinds[k].members);
+      for (int i = 0; i < n; i++) text_printf(&parts, "%s%s", i ? "," : "", kinds[k].stage);
+      text_printf(&parts, "]}");
+      bool ok = try_parse(parts.at, &t, &why);
+      EXPECT(ok == (n == 64) && (ok || strstr(why.text, ": more than 64 stages")));
+      tokenizer_close(t);
+      text_close(&parts);
+    }
+}
+
 TEST(stages_that_cut_and_put_before_in_turn_end_before_time_does) {
   Text parts = {0};
   Why why = {""};

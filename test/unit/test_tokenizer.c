@@ -9,7 +9,6 @@
 #include "io/tokenizer.h"
 #include "io/utf8.h"
 #include "src/base/arena.h"
-#include "src/base/clock.h"
 #include "src/base/file.h"
 #include "src/base/module.h"
 #include "src/base/rng.h"
@@ -272,28 +271,42 @@ static bool comes_back(const Tokenizer *t, TokenizerWork *w, const char *text, s
   return same;
 }
 
-static const char *const spell_bytes[] = {"gpt2-style.json", "llama3-style.json", "llama2-style.json", "bytes"};
+static const char *const spell_bytes[] = {"gpt2-style.json", "llama3-style.json", "llama2-style.json", "tiktoken", "bytes"};
 enum { SPELL_BYTES = sizeof spell_bytes / sizeof *spell_bytes, TRIPS = 400, LONGEST = 200 };
 
-static Tokenizer *open_spelling(int i) { return open_at(strchr(spell_bytes[i], '.') ? golden(spell_bytes[i]) : spell_bytes[i]); }
+static Tokenizer *open_tiktoken(void) {
+  char path[4096];
+  Tokenizer *t;
+  Why why;
+  snprintf(path, sizeof path, "%s/x.tiktoken", check_folder());
+  write_ranks(golden("gpt2-style.json"), path);
+  if (!try_tokenizer_open(path, "gpt2", &t, &why)) check_failed(__FILE__, __LINE__, "%s", why.text);
+  return t;
+}
+
+static Tokenizer *open_spelling(int i) {
+  if (!strcmp(spell_bytes[i], "tiktoken")) return open_tiktoken();
+  return open_at(strchr(spell_bytes[i], '.') ? golden(spell_bytes[i]) : spell_bytes[i]);
+}
+
+/* Closes t. */
+static void check_kind(Tokenizer *t, const char *name, void (*make)(const Rng *rng, uint64_t trip, Text *text)) {
+  TokenizerWork *w = tokenizer_work_open(t);
+  Rng rng = rng_make(7, RNG_TEST, name, 0);
+  Text text = {0};
+  for (uint64_t trip = 0; trip < TRIPS; trip++) {
+    text.n = 0;
+    text_add(&text, "", 0);
+    make(&rng, trip, &text);
+    if (!comes_back(t, w, text.at, text.n)) check_failed(__FILE__, __LINE__, "%s: trip %d: %s", name, (int)trip, text.at);
+  }
+  text_close(&text);
+  tokenizer_work_close(w);
+  tokenizer_close(t);
+}
 
 static void check_trips(void (*make)(const Rng *rng, uint64_t trip, Text *text)) {
-  for (int i = 0; i < SPELL_BYTES; i++) {
-    Tokenizer *t = open_spelling(i);
-    TokenizerWork *w = tokenizer_work_open(t);
-    Rng rng = rng_make(7, RNG_TEST, spell_bytes[i], 0);
-    Text text = {0};
-    for (uint64_t trip = 0; trip < TRIPS; trip++) {
-      text.n = 0;
-      text_add(&text, "", 0);
-      make(&rng, trip, &text);
-      if (!comes_back(t, w, text.at, text.n))
-        check_failed(__FILE__, __LINE__, "%s: trip %d: %s", spell_bytes[i], (int)trip, text.at);
-    }
-    text_close(&text);
-    tokenizer_work_close(w);
-    tokenizer_close(t);
-  }
+  for (int i = 0; i < SPELL_BYTES; i++) check_kind(open_spelling(i), spell_bytes[i], make);
 }
 
 static void make_bytes(const Rng *rng, uint64_t trip, Text *text) {
@@ -321,6 +334,60 @@ static void make_unicode(const Rng *rng, uint64_t trip, Text *text) {
 TEST(random_bytes_come_back) { check_trips(make_bytes); }
 TEST(random_unicode_comes_back) { check_trips(make_unicode); }
 
+/* A SentencePiece model has a normalizer of its own: what a text becomes by it. */
+static void normalize(const Tokenizer *t, TokenizerWork *w, Text *text) {
+  Ids ids = {0};
+  encode(w, text->at, text->n, &ids);
+  for (int64_t i = 0; i < ids.n; i++) EXPECT(tokenizer_has(t, ids.at[i]));
+  text->n = 0;
+  tokenizer_decode(t, ids.at, ids.n, false, text);
+  EXPECT(utf8_valid(text->at, text->n) == text->n);
+  ids_close(&ids);
+}
+
+static const char *const models[] = {"sp-bpe.model", "sp-unigram.model"};
+enum { MODELS = sizeof models / sizeof *models };
+
+/* Twice, since a mark behind a ligature has a letter to go with only then, and what was no text is a blank. */
+static void check_settles(void (*make)(const Rng *rng, uint64_t trip, Text *text)) {
+  for (int i = 0; i < MODELS; i++) {
+    Tokenizer *t = open_at(golden(models[i]));
+    TokenizerWork *w = tokenizer_work_open(t);
+    Rng rng = rng_make(7, RNG_TEST, models[i], 0);
+    Text text = {0}, twice = {0};
+    for (uint64_t trip = 0; trip < TRIPS; trip++) {
+      text.n = twice.n = 0;
+      make(&rng, trip, &text);
+      for (int k = 0; k < 2; k++) normalize(t, w, &text);
+      text_add(&twice, text.at, text.n);
+      normalize(t, w, &text);
+      if (twice.n != text.n || memcmp(twice.at, text.at, text.n))
+        check_failed(__FILE__, __LINE__, "%s: trip %d: '%s' becomes '%s'", models[i], (int)trip, twice.at, text.at);
+    }
+    text_close(&text);
+    text_close(&twice);
+    tokenizer_work_close(w);
+    tokenizer_close(t);
+  }
+}
+
+/* Letters, digits and signs, one blank between words: what a normalizer leaves as it is. */
+static void make_words(const Rng *rng, uint64_t trip, Text *text) {
+  static const char *const letters[] = {"a", "e", "Z", "7", "!", "\xc3\xa9", "\xd0\xb6", "\xe4\xb8\xad", "\xf0\x9f\x98\x80"};
+  for (uint64_t i = 0; i <= trip % LONGEST; i++) {
+    uint32_t words[4];
+    rng_words(rng, trip * LONGEST + i, words);
+    if (i && words[0] % 5 == 0) text_add(text, " ", 1);
+    text_add(text, letters[words[1] % 9], strlen(letters[words[1] % 9]));
+  }
+}
+
+TEST(sentencepiece_settles_on_a_text_for_random_bytes) { check_settles(make_bytes); }
+TEST(sentencepiece_settles_on_a_text_for_random_unicode) { check_settles(make_unicode); }
+TEST(sentencepiece_gives_words_back) {
+  for (int i = 0; i < MODELS; i++) check_kind(open_at(golden(models[i])), models[i], make_words);
+}
+
 TEST(bytes_that_are_no_text_are_shown_as_the_libraries_do) {
   static const struct {
     const char *file;
@@ -346,10 +413,10 @@ TEST(bytes_that_are_no_text_are_shown_as_the_libraries_do) {
 
 static double seconds_of(TokenizerWork *w, const char *text, size_t n) {
   Ids ids = {0};
-  double begin = clock_seconds();
+  double begin = check_cpu_seconds();
   encode(w, text, n, &ids);
   ids_close(&ids);
-  return clock_seconds() - begin;
+  return check_cpu_seconds() - begin;
 }
 
 /* One word, of letters in no order, of one letter, of spaces: ten times as long takes at most as long as n·log n allows, with room
@@ -357,8 +424,8 @@ static double seconds_of(TokenizerWork *w, const char *text, size_t n) {
 TEST(a_word_of_a_megabyte_takes_no_longer_than_its_length) {
   enum { LONG = 1000000, SHORT = LONG / 10 };
   char *text = xmalloc(LONG);
-  for (int i = 0; i < 5; i++) {
-    Tokenizer *t = i < SPELL_BYTES ? open_spelling(i) : open_at(golden("sp-unigram.model"));
+  for (int i = 0; i < SPELL_BYTES + MODELS; i++) {
+    Tokenizer *t = i < SPELL_BYTES ? open_spelling(i) : open_at(golden(models[i - SPELL_BYTES]));
     TokenizerWork *w = tokenizer_work_open(t);
     for (int kind = 0; kind < 3; kind++) {
       for (int k = 0; k < LONG; k++) text[k] = (char)(kind == 0 ? "etaoinshrdlu"[rng_bits(3, k) % 12] : kind == 1 ? 'a' : ' ');
