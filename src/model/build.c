@@ -2,6 +2,7 @@
 /* The table of families and presets, the pieces that models share, and the loss. */
 #include "src/model/build.h"
 
+#include <float.h>
 #include <math.h>
 #include <stdio.h>
 #include <string.h>
@@ -142,9 +143,33 @@ ModelNodes model_build(Graph *g, const ModelConfig *config, const ModelBatch *ba
 
 int model_logits(Graph *g, const ModelNodes *model) { return model_linear(g, model->hidden, model->head, -1); }
 
+/* Libraries are several times slower at matrices of 16-bit numbers whose rows do not begin at multiples of 16 bytes, as rows of
+ * 50,257 logits would: the head gets rows of zeros up to a multiple of so many. */
+enum { LOGITS_GRAIN = 8 };
+
+static int padded_head(Graph *g, int head) {
+  Shape s = graph_node(g, head)->shape;
+  s.dim[0] = (LOGITS_GRAIN - s.dim[0] % LOGITS_GRAIN) % LOGITS_GRAIN;
+  if (!s.dim[0]) return head;
+  int outer = graph_enter(g, "head", SCOPE_PLAIN), zeros = ir_broadcast(g, ir_const(g, DT_F32, 0), s);
+  int padded = ir_concat(g, (int[]){head, zeros}, 2, 0);
+  g->scope = outer;
+  return padded;
+}
+
+/* (rows,V) logits, and columns behind them that no token has: they are as small as a number can be, so that exp makes 0 of them. */
+static int padded_logits(Graph *g, int hidden, int head, int64_t vocab) {
+  int logits = model_linear(g, hidden, head, -1);
+  Shape s = graph_node(g, logits)->shape;
+  if (s.dim[1] == vocab) return logits;
+  int is_token = ir_binary(g, OP_LT, ir_iota(g, DT_I32, s, 1), ir_const(g, DT_I32, (double)vocab));
+  return ir_select(g, is_token, logits, ir_const(g, DT_F32, -FLT_MAX));
+}
+
 /* Softmax cross-entropy of rows lo to hi, summed.  The maximum only keeps exp in range, so no gradient goes through it. */
-static void loss_chunk(Graph *g, const ModelNodes *model, int64_t lo, int64_t hi, int *loss, int *count, int *z) {
-  int logits = model_linear(g, ir_slice(g, model->hidden, 0, lo, hi), model->head, -1);
+static void loss_chunk(Graph *g, const ModelNodes *model, int head, int64_t lo, int64_t hi, int *loss, int *count, int *z) {
+  int64_t vocab = graph_node(g, model->head)->shape.dim[0];
+  int logits = padded_logits(g, ir_slice(g, model->hidden, 0, lo, hi), head, vocab);
   Shape s = graph_node(g, logits)->shape, rows = SHAPE(hi - lo, 1);
   int label = ir_reshape(g, ir_slice(g, model->labels, 0, lo, hi), rows);
   int counted = ir_binary(g, OP_LE, ir_const(g, DT_I32, 0), label);
@@ -164,9 +189,10 @@ void model_loss(Graph *g, const ModelNodes *model, const ModelBatch *batch, int 
   int64_t T = batch->sequences * batch->positions, step = batch->head_rows ? batch->head_rows : T;
   *loss_sum = *count = -1;
   if (z_sum) *z_sum = -1;
+  int head = padded_head(g, model->head);
   for (int64_t lo = 0; lo < T; lo += step) {
     int outer = graph_enter(g, arena_printf(g->arena, "head.%lld", (long long)(lo / step)), SCOPE_CHUNK), loss, counted, z;
-    loss_chunk(g, model, lo, lo + step < T ? lo + step : T, &loss, &counted, z_sum ? &z : NULL);
+    loss_chunk(g, model, head, lo, lo + step < T ? lo + step : T, &loss, &counted, z_sum ? &z : NULL);
     g->scope = outer;
     *loss_sum = sum(g, *loss_sum, loss);
     *count = sum(g, *count, counted);

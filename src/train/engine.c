@@ -36,15 +36,32 @@ struct Engine {
 
 enum { EXCHANGE_MOST = 16 }; /* ranks */
 enum { CHUNKS_MOST = 64 };   /* of the head: what a very long pass may add to the program's length */
-/* A chunk of the head's logits: large enough for full-speed products, small beside the rest. */
-enum { LOGITS_BYTES = 4 << 20, LOGITS_BYTES_GPU = 256 << 20, ROWS_GRAIN = 256 };
+/* A chunk of the head's logits: large enough for full-speed products, small beside the rest.  On a GPU the product that gives the
+ * hidden state's gradient has no more tiles than the chunk has rows and columns of hidden: all multiprocessors, about twice, want
+ * 2^23 elements. */
+enum {
+  LOGITS_BYTES = 4 << 20,
+  LOGITS_BYTES_GPU = 256 << 20,
+  LOGITS_BYTES_MOST = 1 << 30,
+  GRADIENT_GPU = 1 << 23,
+  ROWS_GRAIN = 256
+};
+
+static int64_t larger(int64_t a, int64_t b) { return a > b ? a : b; }
+static int64_t smaller(int64_t a, int64_t b) { return a < b ? a : b; }
+
+/* Rows of a chunk; chunks are about equal. */
+static int64_t head_rows(const EngineOptions *o) {
+  int64_t row = o->model.vocab * (int64_t)dtype_size(o->choices.compute), all = o->sequences * o->positions;
+  int64_t filling = smaller(GRADIENT_GPU / o->model.hidden, LOGITS_BYTES_MOST / row);
+  int64_t rows = o->choices.cuda ? larger(LOGITS_BYTES_GPU / row, filling) : LOGITS_BYTES / row;
+  rows = larger(rows, larger(128, (all + CHUNKS_MOST - 1) / CHUNKS_MOST));
+  int64_t chunks = (all + rows - 1) / rows, grain = rows < ROWS_GRAIN ? 1 : ROWS_GRAIN;
+  return ((all + chunks - 1) / chunks + grain - 1) / grain * grain;
+}
 
 static ModelBatch batch_of(const EngineOptions *o) {
-  int64_t row = o->model.vocab * (int64_t)dtype_size(o->choices.compute);
-  int64_t rows = (o->choices.cuda ? LOGITS_BYTES_GPU : LOGITS_BYTES) / row,
-          least = (o->sequences * o->positions + CHUNKS_MOST - 1) / CHUNKS_MOST;
-  least = least < 128 ? 128 : least;
-  rows = rows < least ? least : rows >= ROWS_GRAIN ? rows / ROWS_GRAIN * ROWS_GRAIN : rows;
+  int64_t rows = head_rows(o);
   return (ModelBatch){.sequences = o->sequences, .positions = o->positions, .head_rows = rows, .segments = o->segments};
 }
 

@@ -7,6 +7,7 @@
 #   1b      1.1B, sequences of 2048, micro-batch 8, 1 GPU                                      70
 #   7b      Llama-2-7B, sequences of 4096, 8 micro-batches a step, 1 GPU                      200
 #   7b-2    the same, 4 micro-batches a step, full_shard on 2 GPUs                             140
+#   gpt2-124m   GPT-2 124M, sequences of 1024, 524,288 tokens a step, 1 GPU; beside a figure of llm.c   50
 #   start   Llama-2-7B, fresh weights: from exec to the end of a first step of one micro-batch   60
 # Each side has a list of micro-batch:recompute, or micro-batch:recompute:steps; ratios are to the peer's fastest.  More from the
 # environment:
@@ -22,15 +23,19 @@ set -u
 [ $# -ge 3 ] || { sed -n '3,6p' "$0" >&2; exit 2; }
 folder=$(realpath "$1") peer=$2 out=$3
 shift 3
-[ $# -gt 0 ] || set -- 1b 7b 7b-2 start
+[ $# -gt 0 ] || set -- 1b 7b 7b-2 gpt2-124m start
 hpctrain=$folder/hpctrain python=${PYTHON:-python3} small=${SMALL-}
 plain=${LD_LIBRARY_PATH-} # PyTorch finds its own libraries
 export LD_LIBRARY_PATH=$folder/../lib:$plain:/usr/local/cuda/lib64 OMPI_ALLOW_RUN_AS_ROOT=1 OMPI_ALLOW_RUN_AS_ROOT_CONFIRM=1
-# ROW model of ours, of theirs, sequence, passes, GPUs, steps, warm-up, our list, their list
+# ROW model of ours, of theirs, sequence, passes, GPUs, steps, warm-up, our list, their list (-: the peer has no such model)
 rows='1b    tinyllama-1.1b 1b 2048 1 1 20 6 8:none,8:cheap         8:none
 7b    llama2-7b      7b 4096 8 1  4 1 2:cheap,1:none,3:cheap:3 1:none,4:full:3
 7b-2  llama2-7b      7b 4096 4 2  6 2 2:cheap,2:none,3:cheap 2:none
+gpt2-124m gpt2-124m  -  1024 8 1 12 2 64:none,64:cheap,32:none -
 start llama2-7b      7b 4096 1 1  1 0 1:none                 1:none'
+# What programs that are not run here have reached: ROW SYSTEM MICRO RECOMPUTE tokens/s/GPU GiB.  llm.c: bf16, built from its public
+# sources of November 2026, on one H200.
+quoted='gpt2-124m llm.c 64 none 574210 28.00'
 
 die() {
   printf 'error: %s\n' "$1" >&2
@@ -168,12 +173,13 @@ theirs() { # ROW MICRO:RECOMPUTE[:STEPS]
 # --- a row: each side's list in turns; the start twice with an empty cache and twice with a full one ---------------------------
 
 compare() { # ROW
-  local row=$1 mine theirs count i
-  read -r _ _ _ _ _ count _ _ mine theirs < <(grep "^$row " <<< "$rows")
+  local row=$1 named mine theirs count i
+  read -r _ _ named _ _ count _ _ mine theirs < <(grep "^$row " <<< "$rows")
   [ -n "$small" ] || [ "$gpus" -ge "$count" ] || { note "$row: skipped, it needs $count GPUs, here are $gpus"; return; }
   IFS=' ,' read -ra mine <<< "${OURS-$mine}"
   IFS=' ,' read -ra theirs <<< "${PEERS-$theirs}"
-  [ -n "$peer" ] || theirs=()
+  [ -n "$peer" ] && [ "$named" != - ] || theirs=()
+  grep "^$row " <<< "$quoted" | sed 's/$/ - -/' >> "$results"
   if [ "$row" = start ]; then
     for i in 1 2; do
       ours start "${mine[0]}" cold$i
@@ -189,14 +195,14 @@ compare() { # ROW
 
 # Every run, its ratios to the peer's fastest.
 table() {
-  printf '%-6s %-9s %-8s %9s %6s %7s %6s %10s %9s\n' row system config tok/s/GPU ratio GiB ratio 'driver GiB' 'first s'
-  awk '$2 == "pytorch" && $5 > rate[$1] { rate[$1] = $5; memory[$1] = $6 }
+  printf '%-9s %-9s %-8s %9s %6s %7s %6s %10s %9s\n' row system config tok/s/GPU ratio GiB ratio 'driver GiB' 'first s'
+  awk '$2 != "hpctrain" && $5 > rate[$1] { rate[$1] = $5; memory[$1] = $6 }
     $1 != "start" { line[++n] = $0 }
     END { for (i = 1; i <= n; i++) {
       split(line[i], f, " ")
       ours = f[2] == "hpctrain" && f[1] in rate
-      printf "%-6s %-9s %-8s %9.0f %6s %7s %6s %10s %9.1f\n", f[1], f[2], f[3] ":" f[4], f[5], ours ? sprintf("%.3f", f[5] / rate[f[1]]) : "-",
-        f[6], ours && (memory[f[1]] > 0) ? sprintf("%.3f", f[6] / memory[f[1]]) : "-", f[7], f[8] } }' "$results"
+      printf "%-9s %-9s %-8s %9.0f %6s %7s %6s %10s %9s\n", f[1], f[2], f[3] ":" f[4], f[5], ours ? sprintf("%.3f", f[5] / rate[f[1]]) : "-",
+        f[6], ours && (memory[f[1]] > 0) ? sprintf("%.3f", f[6] / memory[f[1]]) : "-", f[7], f[8] == "-" ? "-" : sprintf("%.1f", f[8]) } }' "$results"
   awk '$1 == "start" && $2 == "hpctrain" { seen[$9]++ ? warm = warm " " $8 : cold = cold " " $8 } $1 == "start" && $2 == "pytorch" { peer = " pytorch " $8 }
     END { if (cold) printf "start  exec to the end of the first step, s: cold%s; warm%s;%s\n", cold, warm, peer }' "$results"
 }

@@ -40,6 +40,14 @@ test_ranks_share_a_step() {
   grep -q '"ranks":2,.*"tokens":1024,' results/7b-2.jsonl # 2 ranks, 4 passes, 2 sequences of 64
 }
 
+test_what_the_peer_does_not_know_is_beside_a_figure_that_is_quoted() {
+  play_python
+  OURS=1:none expect_run 0 compare peer.py results gpt2-124m
+  expect_out '^gpt2-124m llm.c +64:none +574210 +- +28.00 '
+  expect_out '^gpt2-124m hpctrain +1:none +[0-9]+ +[0-9.]+ '
+  [ ! -e calls ]
+}
+
 test_starts_are_cold_and_warm() {
   play_python
   STEPS='' expect_run 0 compare '' results start
