@@ -12,6 +12,7 @@
 
 #include "src/base/arena.h"
 #include "src/base/clock.h"
+#include "src/base/vec.h"
 #include "src/dev/back.h"
 
 enum { BLOCKS_MOST = 16, POINTERS_MOST = 64 };
@@ -161,29 +162,60 @@ static void run_spoil(Dev *dev, Work *w) {
   memset(w->a, 0xff, w->n);
 }
 
-static void set_turn(DevMove *move, int64_t turn) {
-  Apart *a = move->dev->own;
+static void apart_move_start(DevMove *move) { start(move->dev, &(Work){.run = run_spoil, .a = move->to, .n = move->nbytes}); }
+
+static void apart_move_wait(DevMove *move) {
+  start(move->dev, &(Work){.run = run_copy, .a = move->to, .b = (void *)move->from, .n = move->nbytes});
+}
+
+/* Parts as they were put, and how much must have run until all are there; 0: they were not waited for yet. */
+typedef struct Aside {
+  Arena *arena;
+  VEC(Work) parts;
+  int64_t turn;
+} Aside;
+
+static void set_turn(const DevAside *aside, int64_t turn) {
+  Apart *a = aside->dev->own;
   pthread_mutex_lock(&a->lock);
-  move->turn = turn;
+  ((Aside *)aside->own)->turn = turn;
   pthread_cond_broadcast(&a->less);
   pthread_mutex_unlock(&a->lock);
 }
 
-static void apart_move_start(DevMove *move) {
-  set_turn(move, 0);
-  start(move->dev, &(Work){.run = run_spoil, .a = move->to, .n = move->nbytes});
+static void apart_aside_open(DevAside *aside) {
+  Arena *arena = arena_open();
+  Aside *own = aside->own = arena_new(arena, Aside);
+  own->arena = arena;
 }
 
-static void apart_move_wait(DevMove *move) {
-  set_turn(move, start(move->dev, &(Work){.run = run_copy, .a = move->to, .b = (void *)move->from, .n = move->nbytes}));
+static void apart_aside_begin(DevAside *aside, const DevEvent *behind) {
+  (void)behind; /* comes before the wait */
+  ((Aside *)aside->own)->parts.n = 0;
+  set_turn(aside, 0);
 }
 
-static void apart_move_await(DevMove *move) {
-  Apart *a = move->dev->own;
+static void apart_aside_part(DevAside *aside, void *to, const void *from, size_t nbytes) {
+  Aside *own = aside->own;
+  start(aside->dev, &(Work){.run = run_spoil, .a = to, .n = nbytes});
+  vec_push(own->arena, &own->parts, (Work){.run = run_copy, .a = to, .b = (void *)from, .n = nbytes});
+}
+
+static void apart_aside_wait(DevAside *aside) {
+  const Aside *own = aside->own;
+  for (int i = 0; i < own->parts.n; i++) start(aside->dev, &own->parts.at[i]);
+  set_turn(aside, ((Apart *)aside->dev->own)->started);
+}
+
+static void apart_aside_await(DevAside *aside) {
+  Apart *a = aside->dev->own;
+  const Aside *own = aside->own;
   pthread_mutex_lock(&a->lock);
-  while (!move->turn || a->ended < move->turn) pthread_cond_wait(&a->less, &a->lock);
+  while (!own->turn || a->ended < own->turn) pthread_cond_wait(&a->less, &a->lock);
   pthread_mutex_unlock(&a->lock);
 }
+
+static void apart_aside_close(DevAside *aside) { arena_close(((Aside *)aside->own)->arena); }
 
 /* --- running -------------------------------------------------------------------------------------------------------------- */
 
@@ -252,7 +284,12 @@ const DevOps dev_apart = {.kind = "apart",
                           .copy_start = apart_copy_start,
                           .move_start = apart_move_start,
                           .move_wait = apart_move_wait,
-                          .move_await = apart_move_await,
+                          .aside_open = apart_aside_open,
+                          .aside_begin = apart_aside_begin,
+                          .aside_part = apart_aside_part,
+                          .aside_await = apart_aside_await,
+                          .aside_wait = apart_aside_wait,
+                          .aside_close = apart_aside_close,
                           .launch = apart_launch,
                           .call = apart_call,
                           .stream = apart_stream,

@@ -27,11 +27,16 @@ typedef struct DevOps {
   void (*copy_start)(Dev *dev, void *to, const void *from, size_t nbytes);
   bool (*pin)(Dev *dev, void *at, size_t nbytes, Why *why); /* NULL, as the next: host memory is as good as it can be */
   void (*unpin)(Dev *dev, void *at);
-  void (*move_open)(DevMove *move); /* NULL, as the next four: a copy when it is started */
+  void (*move_open)(DevMove *move); /* NULL, as the next three: a copy when it is started */
   void (*move_start)(DevMove *move);
   void (*move_wait)(DevMove *move);
-  void (*move_await)(DevMove *move); /* this, event_await and pin in any thread */
   void (*move_close)(DevMove *move);
+  void (*aside_open)(DevAside *aside); /* NULL, as the next five: copies at once */
+  void (*aside_begin)(DevAside *aside, const DevEvent *behind);
+  void (*aside_part)(DevAside *aside, void *to, const void *from, size_t nbytes);
+  void (*aside_await)(DevAside *aside); /* these three, event_await and pin in any thread */
+  void (*aside_wait)(DevAside *aside);
+  void (*aside_close)(DevAside *aside);
   void (*launch)(Dev *dev, void *function, void *const *pointers, int n, const DevLaunch *launch);
   void (*call)(Dev *dev, void (*body)(void *self), void *self); /* NULL: at once */
   void (*sync)(Dev *dev);
@@ -95,7 +100,15 @@ struct DevMove {
   const void *from;
   size_t nbytes;
   void *ready, *over; /* the back end's */
-  int64_t turn;       /* apart: how much must have run; 0: it was not waited for yet */
+};
+
+/* Bytes of a part, and how many are under way at most: at what the engine does in a second 8 MiB are 0.2 ms, for which others wait,
+ * and two cover the time until the thread starts the next. */
+enum { ASIDE_BYTES = 8 << 20, ASIDE_PARTS = 2 };
+
+struct DevAside {
+  Dev *dev;
+  void *own; /* the back end's */
 };
 
 struct DevGraph {

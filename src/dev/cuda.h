@@ -73,8 +73,13 @@ void cuda_unpin(Dev *dev, void *at);
 void cuda_move_open(DevMove *move);
 void cuda_move_start(DevMove *move);
 void cuda_move_wait(DevMove *move);
-void cuda_move_await(DevMove *move);
 void cuda_move_close(DevMove *move);
+void cuda_aside_open(DevAside *aside);
+void cuda_aside_begin(DevAside *aside, const DevEvent *behind);
+void cuda_aside_part(DevAside *aside, void *to, const void *from, size_t nbytes);
+void cuda_aside_await(DevAside *aside);
+void cuda_aside_wait(DevAside *aside);
+void cuda_aside_close(DevAside *aside);
 void cuda_lanes_close(Cuda *cuda);
 
 /* cuda_build.c: images.  After the head come the cubins. */

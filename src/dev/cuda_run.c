@@ -7,6 +7,9 @@
 #include "src/dev/cuda.h"
 
 static const double SPIN = 200e-6, LOOK_EVERY = 0.1; /* seconds */
+/* ns: with what a sleep takes longer than that, less than a part of dev_aside_put is on its way, so that the next one follows it.
+ */
+enum { AWAIT_NAP = 50000 };
 
 void cuda_wait(const Dev *dev, cudaEvent_t event) {
   double begin = clock_seconds(), looked = begin;
@@ -29,7 +32,7 @@ void cuda_wait(const Dev *dev, cudaEvent_t event) {
 void cuda_await(const Dev *dev, cudaEvent_t event) {
   cudaError_t state;
   CUDA(cudaSetDevice(((Cuda *)dev->own)->gpu)); /* this thread's, which may be new */
-  while ((state = cudaEventQuery(event)) == cudaErrorNotReady) nanosleep(&(struct timespec){.tv_nsec = 200000}, NULL);
+  while ((state = cudaEventQuery(event)) == cudaErrorNotReady) nanosleep(&(struct timespec){.tv_nsec = AWAIT_NAP}, NULL);
   (void)cudaGetLastError();
   CUDA(state);
 }

@@ -147,14 +147,42 @@ void dev_move_wait(DevMove *move) {
   if (move->dev->ops->move_wait) move->dev->ops->move_wait(move);
 }
 
-void dev_move_await(DevMove *move) {
-  if (move->dev->ops->move_await) move->dev->ops->move_await(move);
-}
-
 void dev_move_close(DevMove *move) {
   if (!move) return;
   if (move->dev->ops->move_close) move->dev->ops->move_close(move);
   free(move);
+}
+
+DevAside *dev_aside_open(Dev *dev) {
+  DevAside *aside = xmalloc(sizeof *aside);
+  *aside = (DevAside){.dev = dev};
+  if (dev->ops->aside_open) dev->ops->aside_open(aside);
+  return aside;
+}
+
+void dev_aside_begin(DevAside *aside, const DevEvent *behind) {
+  if (aside->dev->ops->aside_begin) aside->dev->ops->aside_begin(aside, behind);
+}
+
+void dev_aside_put(DevAside *aside, void *to, const void *from, size_t nbytes) {
+  if (!aside->dev->ops->aside_part) memcpy(to, from, nbytes);
+  for (size_t at = 0; aside->dev->ops->aside_part && at < nbytes; at += ASIDE_BYTES)
+    aside->dev->ops->aside_part(aside, (char *)to + at, (const char *)from + at,
+                                nbytes - at < ASIDE_BYTES ? nbytes - at : ASIDE_BYTES);
+}
+
+void dev_aside_await(DevAside *aside) {
+  if (aside->dev->ops->aside_await) aside->dev->ops->aside_await(aside);
+}
+
+void dev_aside_wait(DevAside *aside) {
+  if (aside->dev->ops->aside_wait) aside->dev->ops->aside_wait(aside);
+}
+
+void dev_aside_close(DevAside *aside) {
+  if (!aside) return;
+  if (aside->dev->ops->aside_close) aside->dev->ops->aside_close(aside);
+  free(aside);
 }
 
 size_t dev_allocated(const Dev *dev) { return dev->allocated; }

@@ -125,16 +125,27 @@ void *dev_try_pinned_alloc(Dev *dev, size_t nbytes, Why *why);
 
 /* A copy between such memory and the device's, beside what the device computes, both directions at a time; in one direction they
  * follow one another.  start takes its place behind what was started before, and neither end may be touched until the wait:
- * what is started behind that runs once the copy is over.  Can be captured, start and wait in one graph.  DEV_ASIDE goes out, too,
- * but holds up no other move: for much that has time. */
-typedef enum DevLane { DEV_IN, DEV_OUT, DEV_ASIDE, DEV_LANES } DevLane;
+ * what is started behind that runs once the copy is over.  Can be captured, start and wait in one graph. */
+typedef enum DevLane { DEV_IN, DEV_OUT, DEV_LANES } DevLane;
 typedef struct DevMove DevMove;
 DevMove *dev_move_open(Dev *dev, DevLane lane, void *to, const void *from, size_t nbytes);
 void dev_move_start(DevMove *move);
 void dev_move_wait(DevMove *move);
-void dev_move_await(DevMove *move); /* from another thread, between start and close: until the copy is over; never before the wait
-                                     * on an apart device, which is as late as it may be */
 void dev_move_close(DevMove *move); /* NULL is fine; not between start and wait */
+
+/* Much that has time, from the device's memory to such memory.  Copies of whatever size that are started at once hold up all that
+ * uses the same engines (gathers by peers do) until the last is over; so another thread starts these, a few parts of 8 MiB ahead
+ * of the engine, asleep in between.
+ *   the other thread   begin: what follows comes behind an event that was recorded; put, any number; await: until all are over
+ *   the device's       wait, once the other has put the last: what is started behind that runs once all are over
+ * An apart device delivers when it is waited for, which is as late as it may be. */
+typedef struct DevAside DevAside;
+DevAside *dev_aside_open(Dev *dev);
+void dev_aside_begin(DevAside *aside, const DevEvent *behind);
+void dev_aside_put(DevAside *aside, void *to, const void *from, size_t nbytes);
+void dev_aside_await(DevAside *aside);
+void dev_aside_wait(DevAside *aside);
+void dev_aside_close(DevAside *aside); /* NULL is fine; all are over */
 
 /* Bytes a second: read and written by copies within the host's memory, by all threads; between that memory (pinned) and the
  * device's, 0 where they are one.  Measured for about so many seconds; device memory of 64 MiB must be free. */

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* A copy of states in the host's memory, made while the device goes on.  What the device keeps goes there by copy engines
- * (DEV_ASIDE); what is in the host's memory or in files another thread copies.  Nothing but an update writes states, so that both
- * have the time of forward and backward passes. */
+ * (dev_aside), part by part; what is in the host's memory or in files the thread copies that starts the parts.  Nothing but an
+ * update writes states, so that both have the time of forward and backward passes. */
 #include "src/exec/staging.h"
 
 #include <pthread.h>
@@ -17,8 +17,7 @@ enum { PART = 1 << 20, PIECE_BYTES = 16 << 20 }; /* elements that are handed ove
 typedef struct Row {
   int var; /* the job's number */
   int64_t first, n;
-  size_t at;     /* in the memory */
-  DevMove *move; /* NULL: the other thread copies */
+  size_t at; /* in the memory */
 } Row;
 
 typedef struct Part {
@@ -33,11 +32,12 @@ struct Staging {
   VEC(Part) parts;
   size_t nbytes;
   char *memory;
+  DevAside *aside;
   DevEvent *begin, *held, *freed; /* all that was started before the copies; the device waits for them, and has them */
   bool started, waited;           /* of the thread that runs the job */
   pthread_mutex_t lock;           /* of what follows */
   pthread_cond_t change;
-  bool copied; /* what is not the device's */
+  bool copied; /* but for the last parts, which the device has yet to wait for */
 };
 
 /* --- the plan ------------------------------------------------------------------------------------------------------------- */
@@ -93,7 +93,7 @@ bool try_staging_alloc(Staging *s, Why *why) {
 
 void staging_close(Staging *s) {
   if (!s->memory) return;
-  for (int i = 0; i < s->rows.n; i++) dev_move_close(s->rows.at[i].move);
+  dev_aside_close(s->aside);
   dev_event_close(s->begin);
   dev_event_close(s->held);
   dev_event_close(s->freed);
@@ -106,39 +106,31 @@ static bool is_far(const Staging *s, const Row *row) {
   return var_of(s, row)->var->home != HOME_DEVICE || dev_is_host(s->job->dev);
 }
 
-static void open_moves(Staging *s) {
+static void open_device(Staging *s) {
   Dev *dev = s->job->dev;
+  s->aside = dev_aside_open(dev);
   s->begin = dev_event_open(dev);
   s->held = dev_event_open(dev);
   s->freed = dev_event_open(dev);
-  for (int i = 0; i < s->rows.n; i++) {
-    Row *row = &s->rows.at[i];
-    if (is_far(s, row)) continue;
-    const char *from = job_address(s->job, var_of(s, row)) + (size_t)row->first * element_size(s, row);
-    row->move = dev_move_open(dev, DEV_ASIDE, s->memory + row->at, from, (size_t)row->n * element_size(s, row));
-  }
 }
 
 void staging_start(Staging *s) {
   CHECK(s->memory && !s->started);
-  if (!s->begin) open_moves(s);
+  if (!s->begin) open_device(s);
   s->started = true;
   s->waited = s->copied = false;
   dev_event_record(s->begin);
-  for (int i = 0; i < s->rows.n; i++)
-    if (s->rows.at[i].move) dev_move_start(s->rows.at[i].move);
 }
 
 void staging_wait(Staging *s) {
   if (!s->started || s->waited) return;
   s->waited = true;
   dev_event_record(s->held);
-  for (int i = 0; i < s->rows.n; i++)
-    if (s->rows.at[i].move) dev_move_wait(s->rows.at[i].move);
-  dev_event_record(s->freed);
   pthread_mutex_lock(&s->lock);
   while (!s->copied) pthread_cond_wait(&s->change, &s->lock);
   pthread_mutex_unlock(&s->lock);
+  dev_aside_wait(s->aside);
+  dev_event_record(s->freed);
 }
 
 double staging_end(Staging *s) {
@@ -162,7 +154,7 @@ static void copy_piece(void *self, int64_t i) {
 }
 
 /* Cores that a GPU leaves idle copy together; on a CPU they have their work. */
-static void copy_far(const Staging *s, const Row *row) {
+static void copy_row(const Staging *s, const Row *row) {
   Job *job = s->job;
   size_t first = (size_t)row->first * element_size(s, row), nbytes = (size_t)row->n * element_size(s, row);
   if (var_of(s, row)->var->home == HOME_FILE) {
@@ -170,25 +162,24 @@ static void copy_far(const Staging *s, const Row *row) {
     return;
   }
   Copy copy = {s->memory + row->at, job_address(job, var_of(s, row)) + first, nbytes};
+  if (!is_far(s, row)) {
+    dev_aside_put(s->aside, copy.to, copy.from, nbytes);
+    return;
+  }
   int64_t pieces = (int64_t)((nbytes + PIECE_BYTES - 1) / PIECE_BYTES);
   if (!dev_is_host(job->dev)) dev_parallel(job->dev, pieces, copy_piece, &copy);
   for (int64_t i = 0; i < pieces && dev_is_host(job->dev); i++) copy_piece(&copy, i);
 }
 
 void staging_copy(Staging *s) {
-  bool any = false;
-  for (int i = 0; i < s->rows.n; i++) {
-    if (s->rows.at[i].move) continue;
-    if (!any) dev_event_await(s->begin);
-    any = true;
-    copy_far(s, &s->rows.at[i]);
-  }
+  dev_event_await(s->begin);
+  dev_aside_begin(s->aside, s->begin);
+  for (int i = 0; i < s->rows.n; i++) copy_row(s, &s->rows.at[i]);
   pthread_mutex_lock(&s->lock);
   s->copied = true;
   pthread_cond_broadcast(&s->change);
   pthread_mutex_unlock(&s->lock);
-  for (int i = 0; i < s->rows.n; i++)
-    if (s->rows.at[i].move) dev_move_await(s->rows.at[i].move);
+  dev_aside_await(s->aside);
 }
 
 static const char *part_at(const Staging *s, int part) {

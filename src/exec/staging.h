@@ -19,15 +19,15 @@ size_t staging_nbytes(const Staging *staging);
 bool try_staging_alloc(Staging *staging, Why *why);
 void staging_close(Staging *staging); /* nothing is under way; before the job's close */
 
-/* Copies begin behind what was started before, and the other thread may begin. */
+/* Copies come behind what was started before, and the other thread may begin. */
 void staging_start(Staging *staging);
-/* What is started behind that may write the states: the device waits for its copies, this thread for the other's.  Once it was
- * called, again does nothing. */
+/* What is started behind that may write the states: this thread waits until the other has started all copies, and the device for
+ * the last ones.  Once it was called, again does nothing. */
 void staging_wait(Staging *staging);
-/* The other thread is done.  For how many seconds the device has waited. */
+/* The other thread is done.  For how many seconds the device has waited; on a host's, that thread. */
 double staging_end(Staging *staging);
 
-/* Copies what the device does not, and waits for the rest. */
+/* Copies all: what the device has by parts that it starts. */
 void staging_copy(Staging *staging);
 const void *staging_at(const Staging *staging, int part); /* as the Var has it */
 /* A part as F32s, as job_get would give them: of an F32 or BF16 Var, or with its lower half (lower >= 0; OP_UPPER).  What is handed

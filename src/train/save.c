@@ -202,6 +202,15 @@ static void begin_beside(Run *run) {
   stall(run, begin);
 }
 
+/* A device that runs by itself goes on meanwhile; for how long it stood still, the saver's result tells. */
+static double release(Run *run) {
+  double begin = clock_seconds();
+  saver_release(run->saves->saver);
+  double seconds = dev_is_host(run->dev) ? clock_seconds() - begin : 0;
+  run->spent[SPENT_SAVES] += seconds;
+  return seconds;
+}
+
 double run_save_release(Run *run) {
   Saves *s = run->saves;
   if (!s->under_way || s->released) return 0;
@@ -212,18 +221,16 @@ double run_save_release(Run *run) {
   if (run_speaks(run)) prepare(run);
   words_open(run, &s->words);
   saver_write(s->saver, &s->words.save);
-  saver_release(s->saver);
+  double seconds = stall(run, begin) + release(run);
   run_doing(run, false, "");
-  return stall(run, begin);
+  return seconds;
 }
 
 void run_save_copied(Run *run) {
-  double begin = clock_seconds();
   if (!run->saves->under_way) return;
   run_doing(run, true, "copying states for a save");
-  saver_release(run->saves->saver);
+  release(run);
   run_doing(run, false, "");
-  stall(run, begin);
 }
 
 static bool conclude_beside(Run *run) {

@@ -36,7 +36,7 @@ typedef struct SaverResult {
   bool ok;       /* the same on all ranks, as why; false too where nothing was to be written */
   Why why, kept; /* kept: rank 0's, why older steps could not be removed, or "" */
   double ended;  /* by clock_seconds */
-  double waited; /* seconds in which the device waited for its copies */
+  double waited; /* seconds for which the states' next write waited for the copies (staging_end) */
 } SaverResult;
 /* Waits for it, too. */
 void saver_end(Saver *saver, SaverResult *result);

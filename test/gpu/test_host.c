@@ -1,12 +1,14 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* What goes between a job's Vars and the host: on a cpu, on one that is taken for a GPU, and on a GPU where there is one. */
 #include <math.h>
+#include <pthread.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
 #include "src/base/clock.h"
 #include "src/exec/exec.h"
+#include "src/exec/staging.h"
 #include "test/check.h"
 #include "test/unit/cuda_kernels.h"
 
@@ -41,6 +43,16 @@ static const Graph *program(Arena *arena) {
   return g;
 }
 
+/* y = sum + x: writes no state. */
+static const Graph *look(Arena *arena) {
+  Graph *g = graph_open(arena);
+  var(g, "x", VAR_INPUT, WIDTH);
+  var(g, "sum", VAR_STATE, WIDTH);
+  var(g, "y", VAR_OUTPUT, WIDTH);
+  ir_store(g, "y", ir_add(g, ir_load(g, "sum"), ir_load(g, "x")));
+  return g;
+}
+
 /* False: no such device here. */
 static bool case_open(Case *c, const char *kind) {
   int ones[MESH_AXES] = {1, 1, 1, 1, 1};
@@ -55,6 +67,7 @@ static bool case_open(Case *c, const char *kind) {
   c->choices = (Choices){.units_alive = 1, .threads = 2, .matmul = "auto", .cuda = cuda};
   c->job = job_open(c->arena, c->dev, c->comm, c->mesh, &c->choices, false);
   job_add(c->job, compile(c->arena, program(c->arena), NULL, &c->choices, "program", true, true, NULL), "program");
+  job_add(c->job, compile(c->arena, look(c->arena), NULL, &c->choices, "look", true, true, NULL), "look");
   job_start(c->job);
   return true;
 }
@@ -185,6 +198,46 @@ TEST(the_kernel_of_values_by_rule_compiles_for_all_architectures_without_spills)
     EXPECT(strstr(dev_build_log(dev), " 0 bytes spill stores, 0 bytes spill loads"));
     free(image);
     dev_close(dev);
+  }
+}
+
+/* --- copies beside the runs ------------------------------------------------------------------------------------------------- */
+
+static void *copy_beside(void *self) {
+  staging_copy(self);
+  return NULL;
+}
+
+/* By a thread that starts it part by part, while programs run that write no state (from their second run on as a graph, which is
+ * captured meanwhile); then all of it is written. */
+TEST(a_copy_beside_the_runs_is_what_the_states_were) {
+  EACH_DEVICE(c) {
+    Why why;
+    float *x = job_var(c.job, "x", NULL), none[9] = {0};
+    for (int i = 0; i < WIDTH; i++) x[i] = value_at(i + 1);
+    Staging *staging = staging_open(c.arena, c.job);
+    int w = staging_add(staging, "w", 0, N), sum = staging_add(staging, "sum", 0, WIDTH);
+    EXPECT(try_staging_alloc(staging, &why));
+    for (int save = 0; save < 4; save++) {
+      Parts put = {0}, got = {0};
+      pthread_t thread;
+      job_put(c.job, "w", 0, N, make_part, &put);
+      job_run(c.job, 0);
+      staging_start(staging);
+      CHECK(!pthread_create(&thread, NULL, copy_beside, staging));
+      for (int i = 0; i < save; i++) job_run(c.job, 1);
+      staging_wait(staging);
+      job_run(c.job, 0);
+      job_write(c.job, "w", N - 9, 9, none);
+      CHECK(!pthread_join(thread, NULL));
+      staging_get(staging, w, -1, 0, use_part, &got);
+      EXPECT(got.wrong == 0 && got.next == N);
+      for (int i = 0; i < WIDTH; i++)
+        EXPECT(((const float *)staging_at(staging, sum))[i] == (float)(2 * save + 1) * value_at(i + 1));
+      EXPECT(staging_end(staging) >= 0);
+    }
+    staging_close(staging);
+    case_close(&c);
   }
 }
 
