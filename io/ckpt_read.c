@@ -90,11 +90,14 @@ const CkptEntry *ckpt_find(const Ckpt *c, const char *path) {
 
 /* --- datasets ----------------------------------------------------------------------------------------------------------- */
 
-/* Does the dataset lie in this file in one piece, with the manifest's type and shape? */
+/* Does the dataset lie in this file in one piece, with the manifest's type and shape?  One without a place is asked for it in vain:
+ * HDF5 adds the length of a user block to the address that there is none. */
 static bool check_dataset(const CkptEntry *e, hid_t dataset, hid_t space) {
   hsize_t extent[H5S_MAX_RANK];
   hid_t type = H5Dget_type(dataset), create = H5Dget_create_plist(dataset), want = -1;
+  H5D_space_status_t place;
   bool ok = type >= 0 && create >= 0 && H5Pget_layout(create) == H5D_CONTIGUOUS && H5Pget_external_count(create) == 0;
+  ok = ok && H5Dget_space_status(dataset, &place) >= 0 && place == H5D_SPACE_STATUS_ALLOCATED;
   if (ok && e->is_text) {
     ok = H5Tget_class(type) == H5T_STRING && H5Tis_variable_str(type) == 0 && H5Tget_size(type) == (size_t)e->n;
   } else if (ok) {

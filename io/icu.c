@@ -5,8 +5,8 @@
 #include <unicode/unorm2.h>
 
 #include "io/unicode.h"
-#include "io/utf8.h"
 #include "src/base/arena.h"
+#include "src/base/utf8.h"
 
 static const UNormalizer2 *normalizer(UnicodeForm form) {
   UErrorCode error = U_ZERO_ERROR;

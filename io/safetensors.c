@@ -169,8 +169,8 @@ static bool take_header(Safetensors *s, json_t *header, uint64_t start, uint64_t
     if (!read_tensor(row, &t, nbytes, path, why)) return false;
     vec_push(s->arena, &s->tensors, t);
   }
-  SafeTensor *mine = s->tensors.at + first;
   int n = s->tensors.n - first;
+  SafeTensor *mine = n ? s->tensors.at + first : NULL;
   if (n) qsort(mine, (size_t)n, sizeof *mine, by_offset);
   if (!check_cover(mine, n, nbytes, path, why)) return false;
   for (int i = 0; i < n; i++) mine[i].offset += start;

@@ -4,7 +4,7 @@
 #include <string.h>
 
 #include "io/tok_impl.h"
-#include "io/utf8.h"
+#include "src/base/utf8.h"
 
 enum { LONGEST = 1024 }; /* bytes; bounds what a search costs */
 

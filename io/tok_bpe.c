@@ -7,7 +7,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "io/utf8.h"
+#include "src/base/utf8.h"
 
 typedef struct Piece {
   const char *at; /* NULL: a free place */

@@ -6,7 +6,7 @@
 #include <string.h>
 
 #include "io/tok_impl.h"
-#include "io/utf8.h"
+#include "src/base/utf8.h"
 
 /* Texts in a row: the i-th ends at ends[i]. */
 typedef struct Row {

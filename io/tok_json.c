@@ -5,7 +5,7 @@
 #include <string.h>
 
 #include "io/tok_impl.h"
-#include "io/utf8.h"
+#include "src/base/utf8.h"
 
 typedef struct Spelling {
   const char *at; /* NULL: there is no such id */

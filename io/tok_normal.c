@@ -4,7 +4,7 @@
 
 #include "io/tok_impl.h"
 #include "io/unicode.h"
-#include "io/utf8.h"
+#include "src/base/utf8.h"
 
 typedef struct NormalRow {
   StageType stage;

@@ -7,9 +7,9 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "io/utf8.h"
 #include "src/base/arena.h"
 #include "src/base/text.h"
+#include "src/base/utf8.h"
 
 struct Regex {
   pcre2_code *code;

@@ -4,7 +4,7 @@
 #include <string.h>
 
 #include "io/tok_impl.h"
-#include "io/utf8.h"
+#include "src/base/utf8.h"
 
 /* GPT-2's own pattern (openai/gpt-2, src/encoder.py), which ByteLevel cuts by. */
 #define PATTERN_BYTE_LEVEL "'s|'t|'re|'ve|'m|'ll|'d| ?\\p{L}+| ?\\p{N}+| ?[^\\s\\p{L}\\p{N}]+|\\s+(?!\\S)|\\s+"

@@ -7,8 +7,8 @@
 
 #include "io/tok_families.h"
 #include "io/tok_impl.h"
-#include "io/utf8.h"
 #include "src/base/text.h"
+#include "src/base/utf8.h"
 
 /* Of base64, for a piece of 1024 bytes: looking at all its cuts costs the square of its length. */
 enum { DIGITS_MOST = 1368 };

@@ -8,8 +8,8 @@
 #include <sys/stat.h>
 
 #include "io/tok_impl.h"
-#include "io/utf8.h"
 #include "src/base/hash.h"
+#include "src/base/utf8.h"
 
 enum { FILE_MOST = 256 << 20, TEXT_MOST = 1 << 30 };
 

@@ -17,9 +17,9 @@
 
 #include "io/megatron.h"
 #include "io/token_file.h"
-#include "io/utf8.h"
 #include "src/base/arena.h"
 #include "src/base/rng.h"
+#include "src/base/utf8.h"
 #include "src/base/vec.h"
 
 typedef struct File {

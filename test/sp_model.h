@@ -4,6 +4,7 @@
 #define TEST_SP_MODEL_H
 
 #include <stdint.h>
+#include <stdio.h>
 #include <string.h>
 
 #include "src/base/text.h"
@@ -45,6 +46,22 @@ static inline void sp_make_model(Text *model, int user, const uint32_t *units, s
   sp_add_bytes(model, 3, &spec);
   text_close(&map);
   text_close(&spec);
+}
+
+/* A small model with all bytes as pieces: of pairs that merge (type 2) or of likelihoods (1). */
+static inline void sp_make_small(Text *model, int type) {
+  static const char *const pieces[] = {"\xe2\x96\x81", "a", "b", "e", "\xc3\xa9", "ab", "\342\226\201a", "aba"};
+  char byte[8];
+  const char trainer[] = {3 << 3, (char)type, (char)((35 << 3 & 127) | 128), 35 >> 4, 1}; /* model_type, byte_fallback */
+  sp_add_piece(model, "<unk>", 2);
+  sp_add_piece(model, "<s>", 3);
+  sp_add_piece(model, "</s>", 3);
+  for (int b = 0; b < 256; b++) {
+    snprintf(byte, sizeof byte, "<0x%02X>", b);
+    sp_add_piece(model, byte, 6);
+  }
+  for (size_t i = 0; i < sizeof pieces / sizeof *pieces; i++) sp_add_piece(model, pieces[i], 1);
+  sp_add_bytes(model, 2, &(Text){.at = (char *)trainer, .n = sizeof trainer});
 }
 
 /* n < SP_BLOCKS - 1 keys a, aa, aaa, …, which all become x: units of a block each, whose unit 0 is the leaf of the one before. */

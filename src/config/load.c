@@ -4,10 +4,14 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/stat.h>
 #include <unistd.h>
 
 #include "src/base/fail.h"
+#include "src/base/utf8.h"
 #include "src/config/table.h"
+
+enum { RUN_FILE_MOST = 256 << 10 }; /* bytes */
 
 typedef struct Loader {
   Config *c;
@@ -155,7 +159,9 @@ static void read_override(Loader *l, int argument, const char *word) {
   Place place = {.argument = argument, .column = (int)n + 2, .width = (int)strlen(value)};
   Fault fault = {0};
   Place faulty = place;
-  bool fine = *value ? read_shell_value(l, key, value, &fault, &faulty) : (fault.what = "has no value", false);
+  if (!*value) fault.what = "has no value";
+  if (utf8_valid(value, strlen(value)) < strlen(value)) fault.what = "is no UTF-8, which a run file is written in";
+  bool fine = !fault.what && read_shell_value(l, key, value, &fault, &faulty);
   if (!fine && fault.what) tell_fault(l, key, &fault, faulty);
   origin_set(l, key, fine ? SOURCE_SHELL : SOURCE_FAULTY, place);
 }
@@ -223,7 +229,11 @@ static char **argv_copy(Arena *arena, int argc, char **argv) {
 }
 
 static const char *read_file(Arena *arena, const char *path) {
+  struct stat info;
   size_t n;
+  if (!stat(path, &info) && info.st_size > RUN_FILE_MOST)
+    fail(FAIL_INPUT, "run file %s has %lld bytes; at most %d are read\nhelp: hpctrain config --new > NAME.yaml starts one", path,
+         (long long)info.st_size, RUN_FILE_MOST);
   char *text = file_read(path, &n);
   if (!text)
     fail(FAIL_INPUT, "cannot read run file %s: %s\nhelp: hpctrain config --new > %s starts one", path, strerror(errno), path);

@@ -2,9 +2,11 @@
 /* A key's value from a node of the file, and values back as YAML. */
 #include <math.h>
 #include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
 
 #include "src/base/fail.h"
+#include "src/base/utf8.h"
 #include "src/config/units.h"
 
 bool node_fault(Fault *fault, Place *place, const Node *node, const char *what, const char *label) {
@@ -57,22 +59,26 @@ bool value_parse_node(Arena *arena, const Key *key, const Node *node, void *c, F
 
 /* ---- printing ---- */
 
+/* What YAML has no characters for, or takes for the end of a line (1.1, 5.1 and 5.4). */
+static bool wants_escape(uint32_t c) {
+  return c < 0x20 || (c >= 0x7F && c < 0xA0) || c == 0x2028 || c == 0x2029 || c == 0xFEFF || c == 0xFFFE || c == 0xFFFF;
+}
+
 void word_print(const char *text, Text *out) {
   const char *safe = "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789_./-+";
+  uint32_t c;
   if (*text && *text != '-' && strspn(text, safe) == strlen(text) && strcmp(text, "null") != 0) {
     text_printf(out, "%s", text);
     return;
   }
   text_printf(out, "\"");
-  for (const char *at = text; *at; at++) {
-    unsigned char byte = (unsigned char)*at;
-    if (byte == '"' || byte == '\\') {
-      text_printf(out, "\\%c", byte);
-    } else if (byte < 32 || byte == 127) {
-      text_printf(out, "\\x%02x", byte);
-    } else {
-      text_add(out, at, 1);
-    }
+  for (const char *end = text + strlen(text); text < end;) {
+    int n = utf8_next(text, (size_t)(end - text), &c);
+    if (n > 0 && wants_escape(c))
+      text_printf(out, "\\u%04x", c);
+    else
+      text_printf(out, "%s%.*s", *text == '"' || *text == '\\' ? "\\" : "", abs(n), text);
+    text += abs(n);
   }
   text_printf(out, "\"");
 }

@@ -7,7 +7,7 @@
 #include "src/base/fail.h"
 #include "src/config/table.h"
 
-enum { DEPTH_MAX = 16 };
+enum { DEPTH_MAX = 16, ITEMS_MAX = 10000 };
 
 typedef struct Reader {
   yaml_parser_t parser;
@@ -81,6 +81,10 @@ static void read_items(Reader *r, Node *node, yaml_event_type_t close, int depth
     if (event.type == close) {
       yaml_event_delete(&event);
       return;
+    }
+    if (node->items.n == ITEMS_MAX) {
+      problem_add(r->problems, node->place, NULL, "more than %d items", ITEMS_MAX);
+      r->broken = true;
     }
     Node *first = read_node(r, &event, depth + 1);
     if (node->kind == NODE_LIST) {

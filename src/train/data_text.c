@@ -2,7 +2,7 @@
 /* Tokens as text: which tokenizer, whether it suits model and files, and how the data begin. */
 #include <string.h>
 
-#include "io/utf8.h"
+#include "src/base/utf8.h"
 #include "src/train/data.h"
 
 enum { FIRST_TEXT = 48, FIRST_IDS = 8 }; /* bytes; ids */

@@ -63,6 +63,12 @@ test_a_missing_run_file_is_an_error() {
   expect_err 'cannot read run file hpctrain.yaml: Is a directory'
 }
 
+test_a_run_file_has_at_most_256_KiB() {
+  truncate -s 1G large.yaml
+  expect_run 2 "$hpctrain" config large.yaml
+  expect_err 'run file large.yaml has 1073741824 bytes; at most 262144 are read'
+}
+
 test_the_starter_file_works() {
   "$hpctrain" config --new > hpctrain.yaml
   expect_run 0 "$hpctrain" config train.lr=0.01

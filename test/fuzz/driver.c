@@ -128,6 +128,12 @@ static int run_all(Fuzz *f, const char *program) {
   return why != NULL;
 }
 
+/* Once, before any case: a target may make what its cases need. */
+static void open_seeds(Fuzz *f) {
+  if (!f->n_seeds) f->n_seeds = fuzz_target.seeds(f->arena, f->seeds);
+  CHECK(f->n_seeds > 0 && f->n_seeds <= FUZZ_SEEDS);
+}
+
 static void run_file(const char *path) {
   size_t n;
   char *bytes = file_read(path, &n);
@@ -157,13 +163,12 @@ int main(int argc, char **argv) {
     else if (option)
       taken = false;
     else
-      files++, run_file(argv[i]);
+      files++, open_seeds(&f), run_file(argv[i]);
     if (!taken) fail(FAIL_INPUT, "what is %s %s?\nhelp: %s [--seconds S] [--runs N] [--seed S], or FILE…", argv[i], value, argv[0]);
     i += option;
   }
   if (f.seconds < 0) f.seconds = f.runs < INT64_MAX ? INFINITY : SECONDS;
-  f.n_seeds = fuzz_target.seeds(f.arena, f.seeds);
-  CHECK(f.n_seeds > 0 && f.n_seeds <= FUZZ_SEEDS);
+  open_seeds(&f);
   int status = files ? 0 : run_all(&f, argv[0]);
   arena_close(f.arena);
   return status;

@@ -21,7 +21,7 @@ typedef struct FuzzBytes {
 typedef struct FuzzTarget {
   const char *name; /* of its test: what holds */
   void (*one)(const uint8_t *bytes, size_t n);
-  int (*seeds)(Arena *arena, FuzzBytes seeds[FUZZ_SEEDS]); /* good input; how many, at least one */
+  int (*seeds)(Arena *arena, FuzzBytes seeds[FUZZ_SEEDS]); /* good input; how many, at least one; called once, before any case */
   const char *const *words;                                /* what is put into cases as a whole; NULL at the end, or no list */
   size_t most;                                             /* bytes of a case */
 } FuzzTarget;

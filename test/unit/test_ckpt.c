@@ -148,19 +148,21 @@ TEST(bad_manifests_are_refused_before_the_file_is_looked_at) {
 
 /* A dataset of the right name that lies in another file, or is not what the manifest says. */
 TEST(datasets_that_lead_elsewhere_are_refused) {
-  const char *names[] = {"external", "link", "chunked", "type", "shape"};
+  const char *names[] = {"external", "link", "chunked", "type", "shape", "nowhere"};
   h5_start();
-  for (int kind = 0; kind < 5; kind++) {
+  for (int kind = 0; kind < 6; kind++) {
     CHECK(try_folder_make(in_folder("step-00000001"), NULL));
     CHECK(try_file_write(in_folder("secret"), "sesame..", 8, NULL));
-    hid_t file = H5Fcreate(in_folder("step-00000001/model.h5"), H5F_ACC_TRUNC, H5P_DEFAULT, H5P_DEFAULT);
-    hid_t create = H5Pcreate(H5P_DATASET_CREATE), space = H5Screate_simple(1, (hsize_t[]){kind == 4 ? 3 : 2}, NULL);
+    hid_t whole = H5Pcreate(H5P_FILE_CREATE), create = H5Pcreate(H5P_DATASET_CREATE);
+    if (kind == 5) CHECK(H5Pset_userblock(whole, 512) >= 0);
+    hid_t file = H5Fcreate(in_folder("step-00000001/model.h5"), H5F_ACC_TRUNC, whole, H5P_DEFAULT);
+    hid_t space = H5Screate_simple(1, (hsize_t[]){kind == 4 ? 3 : 2}, NULL);
     if (kind == 0) CHECK(H5Pset_external(create, in_folder("secret"), 0, 8) >= 0);
     if (kind == 1) CHECK(H5Lcreate_external(in_folder("other.h5"), "/x", file, "/x", H5P_DEFAULT, H5P_DEFAULT) >= 0);
     if (kind == 2) CHECK(H5Pset_chunk(create, 1, (hsize_t[]){2}) >= 0);
     hid_t where = kind == 1 ? H5Fcreate(in_folder("other.h5"), H5F_ACC_TRUNC, H5P_DEFAULT, H5P_DEFAULT) : file;
     hid_t dataset = H5Dcreate2(where, "/x", kind == 3 ? H5T_STD_I32LE : H5T_IEEE_F32LE, space, 0, create, 0);
-    CHECK(dataset >= 0 && H5Dclose(dataset) >= 0 && H5Pclose(create) >= 0 && H5Sclose(space) >= 0);
+    CHECK(dataset >= 0 && H5Dclose(dataset) >= 0 && H5Pclose(create) >= 0 && H5Pclose(whole) >= 0 && H5Sclose(space) >= 0);
     CHECK((where == file || H5Fclose(where) >= 0) && H5Fclose(file) >= 0);
     struct stat info;
     char text[300];

@@ -271,6 +271,28 @@ TEST(files_of_another_form_are_refused) {
   expect_bad_addition("  beta1: ~\n", "'train.beta1' has no value");
 }
 
+/* The run folder's copy could not be read again. */
+TEST(a_word_that_no_run_file_can_hold_is_refused) {
+  Arena *arena = arena_open();
+  EXPECT_FAIL(FAIL_INPUT, "'model.from' is no UTF-8", load_words(arena, good, "model.from=caf\xe9/x"));
+  arena_close(arena);
+}
+
+TEST(files_of_very_many_items_are_refused) {
+  static const char *const starts[] = {"", "train:\n", "train: {groups: [", "data: {train: ["}, *const items[] = {"%d:\n",
+                                                                                                                  " a%d: 1\n",
+                                                                                                                  "{},", "a,"};
+  for (int kind = 0; kind < 4; kind++) {
+    Arena *arena = arena_open();
+    Text text = {0};
+    text_printf(&text, "%s", starts[kind]);
+    for (int i = 0; text.n < 250000; i++) text_printf(&text, items[kind], i);
+    EXPECT_FAIL(FAIL_INPUT, "more than 10000 items", load_text(arena, text.at));
+    text_close(&text);
+    arena_close(arena);
+  }
+}
+
 TEST(all_missing_keys_are_listed) {
   expect_bad_file("", "8 required keys are missing\n  --> llama7b.yaml\n");
   static const char *const names[] = {"   | model ",          "   | data.train ", "   | train.seq_len ",
@@ -443,6 +465,7 @@ TEST(the_resolved_print_reads_back_to_the_same_values) {
       {good, "data.train=[{\"path\":a*,\"weight\":0.7},{\"path\":b,\"weight\":3e-3}] data.val={\"x\":a,\"y\":b}"},
       {good, "data.train=[a,b]"},
       {good, "data.val_fraction=0.1 eval.tokens=1M train.global_batch_size=1Ki\tsequences"},
+      {good, "run.name=\x01\x7f\xc2\x80\xc2\x85\xe2\x80\xa8\xe2\x80\xa9\xef\xbb\xbf\xef\xbf\xbf\xf0\x9f\x98\x80"},
   };
   Arena *arena = arena_open();
   for (size_t i = 0; i < sizeof rows / sizeof *rows; i++) {

@@ -7,11 +7,11 @@
 #include "io/json.h"
 #include "io/tok_impl.h"
 #include "io/tokenizer.h"
-#include "io/utf8.h"
 #include "src/base/arena.h"
 #include "src/base/file.h"
 #include "src/base/module.h"
 #include "src/base/rng.h"
+#include "src/base/utf8.h"
 #include "test/check.h"
 
 BEFORE_ALL {

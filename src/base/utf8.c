@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-#include "io/utf8.h"
+#include "src/base/utf8.h"
 
 #include <string.h>
 

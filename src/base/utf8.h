@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* UTF-8 (RFC 3629: shortest forms, no surrogates, up to U+10FFFF). */
-#ifndef IO_UTF8_H
-#define IO_UTF8_H
+#ifndef BASE_UTF8_H
+#define BASE_UTF8_H
 
 #include <stddef.h>
 #include <stdint.h>

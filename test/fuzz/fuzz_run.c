@@ -1,0 +1,114 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* Run files, and words of the command line behind them, each after a NUL. */
+#include <setjmp.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "src/config/config.h"
+#include "src/model/model.h"
+#include "test/fuzz/fuzz.h"
+
+enum { MOST = 1 << 14, WORDS_MOST = 16 };
+
+static jmp_buf refused;
+
+/* What is refused comes back here; what is our fault does not. */
+static void come_back(FailKind kind, const char *text) {
+  if (kind == FAIL_BUG || !*text) abort();
+  longjmp(refused, 1);
+}
+
+static Config *parse(Arena *arena, const char *text, int argc, char **argv) {
+  return setjmp(refused) ? NULL : config_parse(arena, "run.yaml", text, argc, argv);
+}
+
+/* What is taken can be worked with, or that is refused. */
+static void ask(const Config *c) {
+  if (setjmp(refused)) return;
+  config_total_steps(c, 1000);
+  config_check_batch(c, 3);
+}
+
+/* What is taken prints as a run file of the same values. */
+static void read_and_print(const uint8_t *bytes, size_t n) {
+  Arena *arena = arena_open();
+  char *text = arena_strndup(arena, (const char *)bytes, n), *words[WORDS_MOST + 2] = {"hpctrain"}, *first[] = {"hpctrain", NULL};
+  int argc = 1;
+  for (const char *at = text + strlen(text) + 1; at <= text + n && argc <= WORDS_MOST; at += strlen(at) + 1)
+    if (strchr(at, '=')) words[argc++] = arena_strdup(arena, at);
+  fail_set_hook(come_back);
+  Config *c = parse(arena, text, argc, words);
+  if (c) {
+    Text printed = {0};
+    config_print(c, &printed);
+    Config *again = parse(arena, printed.at, 1, first);
+    if (!again || config_hash(again) != config_hash(c)) abort();
+    text_close(&printed);
+    ask(c);
+  }
+  arena_close(arena);
+}
+
+static FuzzBytes seed_of(Arena *arena, const char *text, const char *word) {
+  size_t n = strlen(text), m = strlen(word);
+  uint8_t *copy = arena_alloc(arena, n + m + 1);
+  memcpy(copy, text, n);
+  memcpy(copy + n + 1, word, m);
+  return (FuzzBytes){copy, n + m + 1};
+}
+
+static int seeds(Arena *arena, FuzzBytes out[FUZZ_SEEDS]) {
+  static const char start[] = "hpctrain: 1\ndata: {train: a.bin}\ntrain: {seq_len: 4Ki, duration: 2T tokens, lr: 3e-4, schedule: "
+                              "cosine, global_batch_size: 4Mi tokens}\n";
+  static const char lists[] =
+      "model:\n  preset: llama-10m\ndata:\n  train: [a.bin, {path: b.bin, weight: 0.25}]\n  val: {one: c.bin, two: \"d.bin\"}\n"
+      "parallel: {strategy: hybrid_shard, ignore: [\"*norm*\", '*bias']}\ntrain:\n  seq_len: 128\n  duration: 10 steps # of them\n"
+      "  global_batch_size: 65536 tokens\n  lr: 0.001\n  groups:\n  - {match: \"*embed*\", lr_factor: 0.1, weight_decay: 0}\n"
+      "  - match: ['*.0.*', x]\n    trainable: false\ncheckpoint: {every: 2 steps, keep: 3}\nmemory: {recompute: auto}\n";
+  Text starter = {0};
+  int n = 0;
+  config_set_presets(model_presets());
+  config_print_new(&starter);
+  out[n++] = fuzz_text(arena_strdup(arena, starter.at));
+  out[n++] = seed_of(arena, start, "model.preset=llama-10m");
+  out[n++] = seed_of(arena, start, "train.groups=[{match: \"*\", lr_factor: 2}]");
+  out[n++] = seed_of(arena, start, "model.from=folder");
+  out[n++] = seed_of(arena, lists, "checkpoint.keep=5");
+  text_close(&starter);
+  return n;
+}
+
+static const char *const words[] = {"train:",
+                                    "lr: ",
+                                    "1e308",
+                                    "-0",
+                                    "9223372036854775807",
+                                    "16Ki tokens",
+                                    "50%",
+                                    "none",
+                                    "auto",
+                                    "null",
+                                    "[]",
+                                    "{}",
+                                    "[[[[[[[[",
+                                    "&a ",
+                                    "*a",
+                                    "!!int ",
+                                    "<<: ",
+                                    "---\n",
+                                    "? ",
+                                    "|\n  ",
+                                    "\"\\u0000\"",
+                                    "\xef\xbb\xbf",
+                                    "\t",
+                                    "\r\n",
+                                    "- ",
+                                    ": ",
+                                    "#",
+                                    "'",
+                                    "model:",
+                                    "from: x",
+                                    "vocab_size: ",
+                                    NULL};
+
+const FuzzTarget fuzz_target = {"a_run_file_is_read_or_refused", read_and_print, seeds, words, MOST};
