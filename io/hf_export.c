@@ -169,13 +169,24 @@ static void write_index(const Export *e) {
   if (!try_json_write_take(path, root, &why)) fail(FAIL_MACHINE, "%s\nhelp: make room", why.text);
 }
 
-static void write_papers(const Export *e) {
+static void write_all(const Export *e, const CkptText *papers, int n) {
   Why why;
-  int n;
-  const CkptText *papers = hf_papers(e->arena, e->from, e->dtype, &n);
   for (int i = 0; i < n; i++)
     if (!try_file_write(arena_printf(e->arena, "%s/%s", e->aside, papers[i].name), papers[i].text, papers[i].n, &why))
       fail(FAIL_MACHINE, "%s\nhelp: make room", why.text);
+}
+
+/* What a tokenizer is needed for, once its files lie there; one that cannot be opened tells no ids. */
+static void write_papers(const Export *e) {
+  Why why;
+  Tokenizer *t = NULL;
+  int n;
+  const CkptText *papers = hf_papers(e->arena, e->from, e->dtype, &n);
+  write_all(e, papers, n);
+  if (tokenizer_is_there(e->aside)) try_tokenizer_open(e->aside, NULL, &t, &why);
+  papers = hf_own_papers(e->arena, e->from, e->dtype, t, &n);
+  write_all(e, papers, n);
+  tokenizer_close(t);
 }
 
 /* --- the folder ----------------------------------------------------------------------------------------------------------- */

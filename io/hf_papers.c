@@ -107,8 +107,20 @@ static const char *print_json(Arena *arena, const json_t *root) {
   }
 }
 
-/* Rope in the newer form too, both words for the type, and that there are no tokens with a meaning, where nobody told any. */
-static const char *own_config(Arena *arena, const ModelFolder *from, int dtype) {
+/* The ids with which a text begins and ends: null where there is none. */
+static void set_ids(json_t *root, const Tokenizer *t) {
+  static const struct {
+    const char *key;
+    TokenizerRole role;
+  } ids[] = {{"bos_token_id", TOKENIZER_BOS}, {"eos_token_id", TOKENIZER_EOS}};
+  for (int k = 0; k < 2; k++) {
+    int32_t id = t ? tokenizer_special(t, ids[k].role) : -1;
+    if (!json_object_get(root, ids[k].key)) CHECK(!json_object_set_new(root, ids[k].key, id >= 0 ? json_integer(id) : json_null()));
+  }
+}
+
+/* Rope in the newer form too, and both words for the type. */
+static const char *own_config(Arena *arena, const ModelFolder *from, int dtype, const Tokenizer *t) {
   json_t *root = parse(from, model_folder_config(from));
   json_t *theta = json_object_get(root, "rope_theta"), *scaling = json_object_get(root, "rope_scaling");
   if (theta) {
@@ -116,9 +128,7 @@ static const char *own_config(Arena *arena, const ModelFolder *from, int dtype) 
     CHECK(rope && !json_object_set(rope, "rope_theta", theta) && !json_object_set_new(root, "rope_parameters", rope));
   }
   for (int k = 0; k < 2; k++) CHECK(!json_object_set_new(root, type_keys[k], json_string(torch_name(dtype))));
-  static const char *const ids[] = {"bos_token_id", "eos_token_id"};
-  for (int k = 0; k < 2; k++)
-    if (!json_object_get(root, ids[k])) CHECK(!json_object_set_new(root, ids[k], json_null()));
+  set_ids(root, t);
   const char *text = print_json(arena, root);
   json_decref(root);
   return text;
@@ -126,26 +136,37 @@ static const char *own_config(Arena *arena, const ModelFolder *from, int dtype) 
 
 /* --- all of them ---------------------------------------------------------------------------------------------------------- */
 
+static const char *own_generation(Arena *arena, const Tokenizer *t) {
+  json_t *root = json_pack("{s:b}", "_from_model_config", 1);
+  CHECK(root);
+  if (t) set_ids(root, t);
+  const char *text = print_json(arena, root);
+  json_decref(root);
+  return text;
+}
+
 const CkptText *hf_papers(Arena *arena, const ModelFolder *from, int dtype, int *n) {
   const CkptText *papers = model_folder_papers(from, n);
-  VEC(CkptText) out = {0};
-  bool config = false;
+  CkptText *out = arena_array(arena, CkptText, *n);
   for (int i = 0; i < *n; i++) {
     CkptText paper = {papers[i].name + strlen(MODEL_PAPERS), papers[i].text, papers[i].n};
     if (strchr(paper.name, '/') || *paper.name == '.')
       fail(FAIL_INPUT, "%s: '%s' is no file's name\nhelp: use another checkpoint", model_folder_path(from), paper.name);
     if (!strcmp(paper.name, MODEL_CONFIG)) {
-      config = true;
       for (int k = 0; k < 2 && dtype >= 0; k++) paper.text = replace_word(arena, paper.text, type_keys[k], torch_name(dtype));
       paper.n = strlen(paper.text);
     }
-    vec_push(arena, &out, paper);
+    out[i] = paper;
   }
-  if (!config) {
-    const char *text = own_config(arena, from, dtype < 0 ? DT_F32 : dtype), *generation = "{\n  \"_from_model_config\": true\n}\n";
-    vec_push(arena, &out, (CkptText){MODEL_CONFIG, text, strlen(text)});
-    vec_push(arena, &out, (CkptText){"generation_config.json", generation, strlen(generation)});
-  }
-  *n = out.n;
-  return out.at;
+  return out;
+}
+
+const CkptText *hf_own_papers(Arena *arena, const ModelFolder *from, int dtype, const Tokenizer *t, int *n) {
+  CkptText *own = arena_array(arena, CkptText, 2);
+  *n = 0;
+  if (model_folder_paper(from, MODEL_CONFIG)) return own;
+  own[(*n)++] = (CkptText){.name = MODEL_CONFIG, .text = own_config(arena, from, dtype < 0 ? DT_F32 : dtype, t)};
+  own[(*n)++] = (CkptText){.name = MODEL_GENERATION, .text = own_generation(arena, t)};
+  for (int i = 0; i < *n; i++) own[i].n = strlen(own[i].text);
+  return own;
 }

@@ -17,14 +17,12 @@
 
 enum { PAPER_MOST = 64 << 20, PAPERS_MOST = 64 };
 
-static const char *const paper_names[] = {MODEL_CONFIG,  "generation_config.json",
-                                          "tokenizer*",  "special_tokens_map.json",
-                                          "vocab.*",     "added_tokens.json",
-                                          "merges.txt",  "chat_template*",
-                                          "*.tiktoken",  "spiece.model",
-                                          "tekken.json", "sentencepiece*.model",
-                                          "*.jinja",     NULL};
+static const char *const tokenizer_names[] = {"tokenizer*",  "special_tokens_map.json", "vocab.*",    "added_tokens.json",
+                                              "merges.txt",  "chat_template*",          "*.tiktoken", "spiece.model",
+                                              "tekken.json", "sentencepiece*.model",    "*.jinja",    NULL};
 static const char tensors[] = "/model/", texts[] = "/run/", remedy[] = "give a Hugging Face folder, or the folder of a run or step";
+
+typedef VEC(CkptText) Papers;
 
 struct ModelFolder {
   Arena *arena;
@@ -32,49 +30,78 @@ struct ModelFolder {
   Safetensors *files; /* or */
   Ckpt *ckpt;
   VEC(SafeTensor) tensors; /* of ckpt, by name */
-  VEC(CkptText) papers;
+  Papers papers;
   CkptLoad *load;
   pthread_mutex_t one; /* of load's users */
 };
 
 /* --- opening -------------------------------------------------------------------------------------------------------------- */
 
-static bool is_paper(const char *name) {
-  for (int i = 0; paper_names[i]; i++)
-    if (!fnmatch(paper_names[i], name, FNM_PERIOD)) return true;
+static bool is_tokenizers(const char *name) {
+  for (int i = 0; tokenizer_names[i]; i++)
+    if (!fnmatch(tokenizer_names[i], name, FNM_PERIOD)) return true;
   return false;
 }
 
+static bool is_paper(const char *name) {
+  return is_tokenizers(name) || !strcmp(name, MODEL_CONFIG) || !strcmp(name, MODEL_GENERATION);
+}
+
+bool model_paper_is_tokenizers(const CkptText *paper) { return is_tokenizers(paper->name + strlen(MODEL_PAPERS)); }
+
 static int by_paper(const void *a, const void *b) { return strcmp(((const CkptText *)a)->name, ((const CkptText *)b)->name); }
 
-static void take_file(ModelFolder *m, const char *name) {
-  const char *path = arena_printf(m->arena, "%s/%s", m->path, name);
+/* The file at path as the paper called name; false: it is not there, or has nothing in it. */
+static bool take_file(Arena *arena, Papers *papers, const char *path, const char *name) {
   struct stat info;
   size_t n;
-  if (stat(path, &info) || !S_ISREG(info.st_mode) || !info.st_size) return;
+  if (stat(path, &info) || !S_ISREG(info.st_mode) || !info.st_size) return false;
   char *bytes = info.st_size <= PAPER_MOST ? file_read(path, &n) : NULL;
   if (!bytes)
     fail(FAIL_INPUT, "%s: %s\nhelp: a configuration or tokenizer file that can be read, or none", path,
          info.st_size > PAPER_MOST ? "larger than 64 MiB" : strerror(errno));
-  char *copy = arena_alloc(m->arena, n + 1);
+  char *copy = arena_alloc(arena, n + 1);
   memcpy(copy, bytes, n);
   free(bytes);
-  vec_push(m->arena, &m->papers, (CkptText){arena_printf(m->arena, MODEL_PAPERS "%s", name), copy, n});
-  if (m->papers.n > PAPERS_MOST) fail(FAIL_INPUT, "%s: more than %d tokenizer files\nhelp: %s", m->path, PAPERS_MOST, remedy);
+  vec_push(arena, papers, (CkptText){arena_printf(arena, MODEL_PAPERS "%s", name), copy, n});
+  return true;
+}
+
+/* All that `is` says yes to, in the order of names. */
+static void take_folder(Arena *arena, Papers *papers, const char *folder, bool (*is)(const char *name)) {
+  DIR *dir = opendir(folder);
+  if (!dir) fail(FAIL_INPUT, "%s: %s\nhelp: %s", folder, strerror(errno), remedy);
+  for (struct dirent *d; (d = readdir(dir));) {
+    if (is(d->d_name)) take_file(arena, papers, arena_printf(arena, "%s/%s", folder, d->d_name), d->d_name);
+    if (papers->n > PAPERS_MOST) fail(FAIL_INPUT, "%s: more than %d tokenizer files\nhelp: %s", folder, PAPERS_MOST, remedy);
+  }
+  closedir(dir);
+  if (papers->n) qsort(papers->at, (size_t)papers->n, sizeof *papers->at, by_paper);
+}
+
+const CkptText *model_tokenizer_papers(Arena *arena, const char *from, const Tokenizer *t, int *n) {
+  static const char *const beside[] = {"tokenizer_config.json", "special_tokens_map.json"};
+  const char *path = tokenizer_path(t), *slash = strrchr(path, '/'), *name = tokenizer_usual_name(t);
+  struct stat info;
+  Papers papers = {0};
+  if (name && !stat(from, &info) && S_ISDIR(info.st_mode)) {
+    take_folder(arena, &papers, from, is_tokenizers);
+  } else if (name) {
+    take_file(arena, &papers, path, name);
+    for (int i = 0; i < 2 && slash && !strcmp(slash + 1, name); i++)
+      take_file(arena, &papers, arena_printf(arena, "%.*s/%s", (int)(slash - path), path, beside[i]), beside[i]);
+  }
+  *n = papers.n;
+  return papers.at;
 }
 
 static void open_files(ModelFolder *m) {
   m->files = safetensors_open(m->path);
-  DIR *dir = opendir(m->path);
-  if (!dir) fail(FAIL_INPUT, "%s: %s\nhelp: %s", m->path, strerror(errno), remedy);
-  for (struct dirent *d; (d = readdir(dir));)
-    if (is_paper(d->d_name)) take_file(m, d->d_name);
-  closedir(dir);
-  if (m->papers.n) qsort(m->papers.at, (size_t)m->papers.n, sizeof *m->papers.at, by_paper);
+  take_folder(m->arena, &m->papers, m->path, is_paper);
 }
 
 const CkptText *model_papers_of(Arena *arena, const Ckpt *c, int *n) {
-  VEC(CkptText) papers = {0};
+  Papers papers = {0};
   size_t nbytes, start = strlen(texts), all = start + strlen(MODEL_PAPERS);
   for (int i = 0; i < ckpt_n(c); i++) {
     const CkptEntry *e = ckpt_at(c, i);

@@ -9,10 +9,12 @@
 
 #include "io/ckpt.h"
 #include "io/safetensors.h"
+#include "io/tokenizer.h"
 
 #define MODEL_PAPERS "hf/"   /* names of papers as texts of a checkpoint begin with it */
 #define MODEL_FILES "files/" /* of an import: the headers of the tensor files by their names, and the index, begin with it */
 #define MODEL_CONFIG "config.json"
+#define MODEL_GENERATION "generation_config.json"
 #define MODEL_INDEX "model.safetensors.index.json"
 
 typedef struct ModelFolder ModelFolder;
@@ -38,6 +40,10 @@ const char *model_folder_file(const ModelFolder *m, const SafeTensor *t); /* in 
 const CkptText *model_folder_papers(const ModelFolder *m, int *n);
 const char *model_folder_paper(const ModelFolder *m, const char *name); /* name without it; NULL: there is none */
 const CkptText *model_papers_of(Arena *arena, const Ckpt *c, int *n);   /* the same of a checkpoint, in the arena */
+bool model_paper_is_tokenizers(const CkptText *paper);
+/* The files of a tokenizer as papers: of a folder all that belong to one; of a file itself, under the name by which loaders look
+ * for it, and with a tokenizer.json what its reader looks at beside it.  from: the folder or file that it was opened as. */
+const CkptText *model_tokenizer_papers(Arena *arena, const char *from, const Tokenizer *t, int *n);
 /* config.json as a text: the paper, or what a run that started without one says of its model. */
 const char *model_folder_config(const ModelFolder *m);
 

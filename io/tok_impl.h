@@ -12,7 +12,7 @@
 /* --- formats --------------------------------------------------------------------------------------------------------------- */
 
 typedef struct TokFormat {
-  const char *name;
+  const char *name, *file; /* file: how it is called in a model's folder */
   /* Fills vocab, special, before, after and self from n bytes of the file at t->path, which it may change; ends with why where they
    * are none. */
   bool (*open)(Tokenizer *t, char *bytes, size_t n, const char *pattern, Why *why);

@@ -532,4 +532,5 @@ static const char *piece(const Tokenizer *t, int32_t id, size_t *n) {
   return *n = s->n, s->at;
 }
 
-const TokFormat tok_json = {"tokenizer.json", open_json, close_json, open_work, close_work, encode, decode, has, silent, piece};
+const TokFormat tok_json = {"tokenizer.json", "tokenizer.json", open_json, close_json, open_work, close_work,
+                            encode,           decode,           has,       silent,     piece};

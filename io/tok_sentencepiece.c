@@ -136,4 +136,5 @@ static const char *piece(const Tokenizer *t, int32_t id, size_t *n) {
   return s->module->piece(s->model, id, n);
 }
 
-const TokFormat tok_sentencepiece = {"SentencePiece", open_sp, close_sp, open_work, close_work, encode, decode, has, silent, piece};
+const TokFormat tok_sentencepiece = {
+    "SentencePiece", "tokenizer.model", open_sp, close_sp, open_work, close_work, encode, decode, has, silent, piece};

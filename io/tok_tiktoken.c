@@ -264,5 +264,5 @@ static const char *piece(const Tokenizer *t, int32_t id, size_t *n) {
   return *n = s->n, s->at;
 }
 
-const TokFormat tok_tiktoken = {"tiktoken", open_tiktoken, close_tiktoken, open_work, close_work, encode,
-                                decode,     has,           silent,         piece};
+const TokFormat tok_tiktoken = {
+    "tiktoken", "tokenizer.tiktoken", open_tiktoken, close_tiktoken, open_work, close_work, encode, decode, has, silent, piece};

@@ -89,8 +89,8 @@ static bool silent_none(const Tokenizer *t, int32_t id) {
   return false;
 }
 
-const TokFormat tok_bytes = {"bytes",      open_bytes,   NULL,    open_no_work, close_no_work,
-                             encode_bytes, decode_bytes, has_all, silent_none,  piece_of_byte};
+const TokFormat tok_bytes = {"bytes",      NULL,         open_bytes, NULL,        open_no_work, close_no_work,
+                             encode_bytes, decode_bytes, has_all,    silent_none, piece_of_byte};
 
 /* --- which format ---------------------------------------------------------------------------------------------------------- */
 
@@ -218,6 +218,7 @@ void tokenizer_close(Tokenizer *t) {
 
 const char *tokenizer_path(const Tokenizer *t) { return t->path; }
 const char *tokenizer_kind(const Tokenizer *t) { return t->format->name; }
+const char *tokenizer_usual_name(const Tokenizer *t) { return t->format->file; }
 const char *tokenizer_hash(const Tokenizer *t) { return t->hash; }
 int64_t tokenizer_vocab(const Tokenizer *t) { return t->vocab; }
 bool tokenizer_has(const Tokenizer *t, int32_t id) { return id >= 0 && id < t->vocab && t->format->has(t, id); }
@@ -276,6 +277,7 @@ const char *tokenizer_piece(const Tokenizer *t, int32_t id, size_t *n) {
 
 bool try_tokenizer_show(const Tokenizer *t, const int32_t *ids, int64_t n, Text *text, Why *why) {
   int64_t done = 0;
+  text_add(text, "", 0);
   for (int64_t i = 0; i < n; i++) {
     size_t before = text->n, length;
     if (!tokenizer_has(t, ids[i]) || !t->format->silent(t, ids[i])) continue;
@@ -288,7 +290,7 @@ bool try_tokenizer_show(const Tokenizer *t, const int32_t *ids, int64_t n, Text 
     text_add(text, piece, length);
     done = i + 1;
   }
-  return try_tokenizer_decode(t, ids + done, n - done, false, text, why);
+  return done == n || try_tokenizer_decode(t, ids + done, n - done, false, text, why);
 }
 
 /* The second of two: the first of a text may lose a space. */

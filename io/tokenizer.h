@@ -39,10 +39,11 @@ bool try_tokenizer_open(const char *path, const char *pattern, Tokenizer **token
 bool try_tokenizer_parse(const char *path, const char *bytes, size_t n, const char *pattern, Tokenizer **tokenizer, Why *why);
 void tokenizer_close(Tokenizer *t); /* NULL is fine */
 
-const char *tokenizer_path(const Tokenizer *t); /* of the file; "bytes" */
-const char *tokenizer_kind(const Tokenizer *t); /* "bytes", "tokenizer.json", "SentencePiece", "tiktoken" */
-const char *tokenizer_hash(const Tokenizer *t); /* SHA-256 of the file and the pattern, 64 hexadecimal digits */
-int64_t tokenizer_vocab(const Tokenizer *t);    /* all ids are below */
+const char *tokenizer_path(const Tokenizer *t);       /* of the file; "bytes" */
+const char *tokenizer_kind(const Tokenizer *t);       /* "bytes", "tokenizer.json", "SentencePiece", "tiktoken" */
+const char *tokenizer_usual_name(const Tokenizer *t); /* of its file in a model's folder; NULL: it has no file */
+const char *tokenizer_hash(const Tokenizer *t);       /* SHA-256 of the file and the pattern, 64 hexadecimal digits */
+int64_t tokenizer_vocab(const Tokenizer *t);          /* all ids are below */
 bool tokenizer_has(const Tokenizer *t, int32_t id);
 
 typedef enum TokenizerRole { TOKENIZER_BOS, TOKENIZER_EOS, TOKENIZER_UNK, TOKENIZER_PAD, TOKENIZER_ROLES } TokenizerRole;

@@ -237,6 +237,21 @@ static void keep_papers(Run *run) {
   run->papers = copies;
 }
 
+/* A tokenizer that the run file names goes along with the model, in the place of the one that came with it. */
+static void take_tokenizer(Run *run) {
+  int n = 0, kept = 0;
+  const char *asked = run->config->data.tokenizer;
+  bool own = run->tokenizer && strcmp(asked, "auto"); /* on the rank that writes papers */
+  const CkptText *more = own ? model_tokenizer_papers(run->arena, asked, run->tokenizer, &n) : NULL;
+  if (!n) return;
+  CkptText *all = arena_array(run->arena, CkptText, run->n_papers + n);
+  for (int i = 0; i < run->n_papers; i++)
+    if (!model_paper_is_tokenizers(&run->papers[i])) all[kept++] = run->papers[i];
+  memcpy(all + kept, more, sizeof *all * (size_t)n);
+  run->papers = all;
+  run->n_papers = kept + n;
+}
+
 void run_find(Run *run) {
   Ckpt *ckpt = find(run);
   if (ckpt) {
@@ -248,6 +263,7 @@ void run_find(Run *run) {
     run->weights = weights_open(run->arena, run->from, run->config, run->members);
     keep_papers(run);
   }
+  take_tokenizer(run);
 }
 
 /* Where checkpoints to go back to are: this run's own, else those it has begun from.  All ranks take the same: a file system of a

@@ -59,7 +59,7 @@ typedef struct Run {
   int64_t *val_bytes;     /* of the text of what is scored of each validation set; NULL, 0: not known yet */
   ModelFolder *from;      /* model.from, where weights are read from it, until they are */
   Weights *weights;       /* of it; NULL: none are read */
-  const CkptText *papers; /* of the model that it began from, for its checkpoints; n_papers: none */
+  const CkptText *papers; /* of the model that it began from and of data.tokenizer, for its checkpoints; rank 0's count */
   int n_papers;
   Ckpt *ckpt;                  /* to go on from, between finding and loading it; NULL: none */
   const char *source;          /* the folder in which it was found */

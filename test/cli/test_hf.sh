@@ -122,6 +122,35 @@ test_a_model_without_a_folder_gets_a_config() {
   expect_run 0 "$hpctrain" plan u.yaml model.from=out.hf
 }
 
+# The file goes by the name that loaders look for; a folder goes as it is; either in the place of the one of model.from.
+test_the_run_files_tokenizer_is_exported_with_the_model() {
+  write_run
+  sed -i 's/vocab_size: 256/vocab_size: 1024/; s/10 steps/1 steps/; s/data.bin, tokenizer: bytes/b-00000.bin, tokenizer: bpe.json/' t.yaml
+  cp "$golden/tokenizers/gpt2-style.json" bpe.json
+  "$hpctrain" tokenize --tokenizer bpe.json "$srcdir/LICENSE" --out b > log
+  train 2 $plain
+  hf 0 export run out.hf
+  cmp bpe.json out.hf/tokenizer.json
+  expect_equal "$(ls out.hf | tr '\n' ' ')" 'config.json generation_config.json model.safetensors tokenizer.json '
+  grep -q '"eos_token_id": 0' out.hf/config.json
+  grep -q '"eos_token_id": 0' out.hf/generation_config.json
+  train 1 $plain train.duration=2steps
+  hf 0 export run again
+  cmp bpe.json again/tokenizer.json
+  mkdir tok
+  cp "$golden/tokenizers/sp-bpe.model" tok/tokenizer.model
+  printf '{"add_bos_token":true}' > tok/tokenizer_config.json
+  printf hello > tok/chat_template.jinja
+  touch tok/notes.txt
+  "$hpctrain" tokenize --tokenizer tok "$srcdir/LICENSE" --out s > log
+  sed '/^model/d' t.yaml > u.yaml
+  expect_run 0 "$hpctrain" u.yaml $plain run.folder=sp model.from=out.hf data.tokenizer=tok data.train=s-00000.bin
+  hf 0 export sp sp.hf
+  expect_equal "$(ls sp.hf | tr '\n' ' ')" \
+    'chat_template.jinja config.json generation_config.json model.safetensors tokenizer.model tokenizer_config.json '
+  cmp tok/tokenizer.model sp.hf/tokenizer.model
+}
+
 test_a_run_that_is_done_leaves_its_export() {
   write_run
   mkdir taken

@@ -34,4 +34,25 @@ test_a_config_of_our_own_is_understood() {
   done
 }
 
+# The run file's own tokenizer, found in the export by transformers: the same ids.
+test_a_tokenizer_of_our_own_is_understood() {
+  local tokenizer=$srcdir/test/golden/tokenizers/gpt2-style.json
+  write_run
+  sed -i "s|vocab_size: 256|vocab_size: 1024|; s/10 steps/1 steps/; s|data.bin, tokenizer: bytes|b-00000.bin, tokenizer: $tokenizer|" t.yaml
+  "$hpctrain" tokenize --tokenizer "$tokenizer" "$srcdir/LICENSE" --out b > log
+  train 1 cpu.compiler=none
+  expect_run 0 "$hpctrain" export run own.hf
+  python3 -c 'import json, sys; print(json.dumps(sys.stdin.read()))' < "$srcdir/LICENSE" > text
+  "$hpctrain" tokenize --tokenizer "$tokenizer" --print < text > ours
+  python3 - << 'END'
+import json
+try:
+    from transformers import AutoTokenizer
+except ImportError as missing:
+    print(f"note  {missing.name} is not installed: nobody but hpctrain has read the tokenizer")
+else:
+    assert AutoTokenizer.from_pretrained("own.hf")(json.load(open("text"))).input_ids == json.load(open("ours"))
+END
+}
+
 check_main "$@"
