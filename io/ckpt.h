@@ -2,9 +2,10 @@
 /* Checkpoints: CHECKPOINTS/step-00000010/ holds model.h5 and manifest.json.
  *
  * model.h5 holds whole tensors, row-major and contiguous, whatever ranks and strategy wrote them: /model/NAME, /optim/SLOT/NAME,
- * /state/NAME, and the texts /run/NAME (any bytes, and a NUL).  manifest.json says what the step is, how long the file is and the
- * CRC-32C of each dataset; it is written last.  A step folder gets its name by a rename when all of it is on disk: what has the
- * name is whole or was damaged later, and the manifest tells. */
+ * /state/NAME, and the texts /run/NAME (any bytes, and a NUL).  It may be several files, model-00001-of-00004.h5 and so on, to
+ * which the tensors are dealt whole: a file system of many servers then has as many places to write to.  manifest.json says what
+ * the step is, how long each file is, where each dataset is and its CRC-32C; it is written last.  A step folder gets its name by a
+ * rename when all of it is on disk: what has the name is whole or was damaged later, and the manifest tells. */
 #ifndef IO_CKPT_H
 #define IO_CKPT_H
 
@@ -17,7 +18,7 @@
 #include "src/base/text.h"
 #include "src/comm/comm.h"
 
-enum { CKPT_MAX_RANK = 8 };
+enum { CKPT_MAX_RANK = 8, CKPT_FILES_MOST = 256 };
 
 /* --- writing ------------------------------------------------------------------------------------------------------------ */
 
@@ -60,6 +61,7 @@ typedef struct CkptSave {
    * same.  From a thread beside others it is called with comm_beside. */
   bool direct;
   int threads;
+  int files; /* that tensors are dealt to, at most CKPT_FILES_MOST; 0 is 1 */
 } CkptSave;
 
 /* All ranks call.  True: the step is on disk under its name (an older one of that name is gone).  False on all ranks, with
@@ -80,11 +82,13 @@ typedef struct CkptEntry {
   DType dtype;
   int rank;
   int64_t shape[CKPT_MAX_RANK];
-  int64_t n;       /* elements, or the text's bytes with its NUL */
-  uint32_t crc32c; /* of its bytes */
+  int64_t n;         /* elements, or the text's bytes with its NUL */
+  uint32_t crc32c;   /* of its bytes */
+  int file;          /* that holds it */
+  const char *where; /* its path; where there are several files, with that one's name */
 } CkptEntry;
 
-/* A step folder: the manifest is checked, and the file's length against it, before HDF5 sees the file. */
+/* A step folder: the manifest is checked, and the files' lengths against it, before HDF5 sees them. */
 Ckpt *try_ckpt_open(const char *step_folder, Why *why);
 void ckpt_close(Ckpt *c); /* NULL is fine */
 
@@ -105,8 +109,10 @@ char *ckpt_path(Arena *arena, const char *folder, int64_t step, const char *end)
 
 const char *ckpt_folder(const Ckpt *c); /* the step's */
 int64_t ckpt_step(const Ckpt *c);
-int64_t ckpt_nbytes(const Ckpt *c);
-const char *ckpt_fact(const Ckpt *c, const char *name); /* NULL: none of that name */
+int64_t ckpt_nbytes(const Ckpt *c); /* of its files together */
+int ckpt_files(const Ckpt *c);
+const char *ckpt_file(const Ckpt *c, int i, int64_t *nbytes); /* its name in the step's folder */
+const char *ckpt_fact(const Ckpt *c, const char *name);       /* NULL: none of that name */
 int ckpt_n(const Ckpt *c);
 const CkptEntry *ckpt_at(const Ckpt *c, int i);
 const CkptEntry *ckpt_find(const Ckpt *c, const char *path); /* NULL: not there */

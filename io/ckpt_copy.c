@@ -51,12 +51,15 @@ static bool verify_copy(const char *folder, int threads, Why *why) {
   return whole;
 }
 
-static bool copy_step(Arena *arena, const char *from, const char *aside, const char *name, int threads, Why *why) {
-  static const char *const files[] = {CKPT_FILE, CKPT_MANIFEST};
+static bool copy_step(Arena *arena, const Ckpt *c, const char *aside, const char *name, int threads, Why *why) {
   if (!access(name, F_OK)) return why_not(why, "%s is there already", name);
   if (!try_tree_remove(aside, why) || !try_folder_make(aside, why)) return false;
-  for (int i = 0; i < 2; i++)
-    if (!copy_file(arena_printf(arena, "%s/%s", from, files[i]), arena_printf(arena, "%s/%s", aside, files[i]), why)) return false;
+  for (int i = 0; i <= ckpt_files(c); i++) {
+    int64_t nbytes;
+    const char *file = i < ckpt_files(c) ? ckpt_file(c, i, &nbytes) : CKPT_MANIFEST;
+    if (!copy_file(arena_printf(arena, "%s/%s", ckpt_folder(c), file), arena_printf(arena, "%s/%s", aside, file), why))
+      return false;
+  }
   if (!verify_copy(aside, threads, why) || !try_sync(aside, why)) return false;
   if (rename(aside, name)) return why_not(why, "%s: rename: %s", name, strerror(errno));
   return try_sync_parent(name, why);
@@ -66,7 +69,7 @@ bool try_ckpt_copy(const Ckpt *c, const char *folder, int threads, Why *why) {
   Arena *arena = arena_open();
   Why unwanted;
   const char *within = ckpt_steps_folder(arena, folder), *aside = ckpt_path(arena, within, ckpt_step(c), ".copy");
-  bool ok = copy_step(arena, ckpt_folder(c), aside, ckpt_path(arena, within, ckpt_step(c), ""), threads, why ? why : &unwanted);
+  bool ok = copy_step(arena, c, aside, ckpt_path(arena, within, ckpt_step(c), ""), threads, why ? why : &unwanted);
   if (!ok) try_tree_remove(aside, NULL);
   arena_close(arena);
   return ok;

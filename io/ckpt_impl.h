@@ -7,14 +7,17 @@
 
 #include "io/ckpt.h"
 
-enum { CKPT_VERSION = 1 };
+enum { CKPT_VERSION = 1, CKPT_VERSION_FILES = 2 }; /* the second: in several files */
 
 #define CKPT_FORMAT "hpctrain checkpoint"
-#define CKPT_FILE "model.h5"
+#define CKPT_FILE "model.h5" /* where there is one */
 #define CKPT_MANIFEST "manifest.json"
 
 /* The step of a name like "step-00000010", -1 for any other; *end is what follows the digits. */
 int64_t ckpt_parse_name(const char *name, const char **end);
+
+/* The name of file i of n. */
+const char *ckpt_file_name(Arena *arena, int i, int n);
 
 /* The hash of elements first … first + n - 1 of a tensor, that one rank has seen. */
 typedef struct CkptHash {
@@ -28,20 +31,27 @@ const CkptHash *ckpt_gather_hashes(Arena *arena, Comm *comm, const CkptHash *min
 
 size_t ckpt_text_n(const CkptText *text); /* bytes, without the NUL */
 
+typedef struct CkptFile {
+  const char *name;
+  int64_t nbytes;
+} CkptFile;
+
 typedef struct CkptManifest {
-  int64_t step, nbytes; /* of CKPT_FILE */
+  int64_t step;
+  const CkptFile *files;
+  int n_files;
   const CkptText *facts;
   int n_facts;
   const CkptEntry *entries; /* sorted by path */
   int n_entries;
 } CkptManifest;
 
-/* Where a dataset's bytes lie in CKPT_FILE, in one piece, once type and shape are found to be the manifest's.  One thread at a
+/* Where a dataset's bytes lie in its file, in one piece, once type and shape are found to be the manifest's.  One thread at a
  * time. */
 bool try_ckpt_locate(const Ckpt *c, const CkptEntry *e, int64_t *offset, Why *why);
 int64_t ckpt_entry_nbytes(const CkptEntry *e);
-/* Bytes of CKPT_FILE from offset on, for that dataset; from any thread. */
-void ckpt_bytes_soon(const Ckpt *c, int64_t offset, int64_t nbytes); /* they are read soon: the system may begin */
+/* Bytes of that file from offset on, for that dataset; from any thread. */
+void ckpt_bytes_soon(const Ckpt *c, const CkptEntry *e, int64_t offset, int64_t nbytes); /* are read soon: the system may begin */
 bool try_ckpt_bytes(const Ckpt *c, const CkptEntry *e, int64_t offset, void *out, size_t nbytes, Why *why);
 
 bool try_manifest_write(const char *step_folder, const CkptManifest *m, Why *why);

@@ -86,7 +86,7 @@ void ckpt_load_read(CkptLoad *load, const char *path, DType dtype, int64_t first
 void ckpt_load_soon(CkptLoad *load, const char *path, int64_t first, int64_t n) {
   const CkptEntry *e = ckpt_find(load->ckpt, path);
   int64_t at, size = (int64_t)dtype_size(e->dtype);
-  if (try_ckpt_locate(load->ckpt, e, &at, NULL)) ckpt_bytes_soon(load->ckpt, at + first * size, n * size);
+  if (try_ckpt_locate(load->ckpt, e, &at, NULL)) ckpt_bytes_soon(load->ckpt, e, at + first * size, n * size);
 }
 
 /* --- the verdict ------------------------------------------------------------------------------------------------------------ */
@@ -116,7 +116,7 @@ static bool judge(CkptLoad *load, Why *why) {
       whole =
           unread++ % comm_size(load->comm) != comm_rank(load->comm) || try_ckpt_verify(load->ckpt, i, ckpt_n(load->ckpt), 1, why);
     else if (crc != e->crc32c)
-      whole = why_not(why, "%s, checksum %08" PRIx32 ", manifest %08" PRIx32, e->path, crc, e->crc32c);
+      whole = why_not(why, "%s, checksum %08" PRIx32 ", manifest %08" PRIx32, e->where, crc, e->crc32c);
   }
   return whole;
 }

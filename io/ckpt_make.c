@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* A checkpoint's file before its tensors: one process makes it, in memory, and copies it to its place. */
+/* A checkpoint's files before their tensors: one process makes them, in memory, and copies each to its place. */
 #include <dirent.h>
 #include <errno.h>
 #include <fcntl.h>
@@ -56,18 +56,20 @@ static bool write_version(hid_t file) {
   return ok;
 }
 
-static bool create_all(const CkptWriter *w, hid_t file) {
+/* Texts are in the first. */
+static bool create_all(const CkptWriter *w, hid_t file, int number) {
   const CkptSave *save = w->save;
   bool ok = write_version(file);
-  for (int i = 0; ok && i < save->n_texts; i++) ok = write_text(file, &save->texts[i]);
+  for (int i = 0; ok && !number && i < save->n_texts; i++) ok = write_text(file, &save->texts[i]);
   for (int i = 0; ok && i < save->n_tensors; i++) {
     const CkptTensor *t = &save->tensors[i];
+    if (w->file[i] != number) continue;
     CHECK(t->rank >= 0 && t->rank <= CKPT_MAX_RANK);
     hid_t dataset = create_dataset(file, t->path, h5_type(t->dtype), t->rank, t->shape);
     w->offsets[i] = dataset >= 0 ? (int64_t)H5Dget_offset(dataset) : -1;
     ok = dataset >= 0 && H5Dclose(dataset) >= 0 && w->offsets[i] >= 0;
   }
-  return ok || h5_why(w->why, w->file);
+  return ok || h5_why(w->why, w->files[number]);
 }
 
 void ckpt_remove_remains(const CkptWriter *w) {
@@ -98,38 +100,34 @@ static bool copy_sparse(int from, int to, int64_t nbytes) {
   return true;
 }
 
-static bool place_file(const CkptWriter *w, int memory) {
+static bool place_file(const CkptWriter *w, int memory, const char *path) {
   struct stat info;
-  int fd = open(w->file, O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC, 0666);
+  int fd = open(path, O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC, 0666);
   bool ok = fd >= 0 && !fstat(memory, &info) && copy_sparse(memory, fd, info.st_size);
   int error = errno;
   if (fd >= 0) close(fd);
   if (ok) return true;
-  return why_not(w->why, "%s: cannot be made: %s", w->file, strerror(error));
+  return why_not(w->why, "%s: cannot be made: %s", path, strerror(error));
 }
 
 /* A limit on file sizes holds for files in memory too. */
-static bool check_limit(const CkptWriter *w) {
+static bool check_limit(const CkptWriter *w, int number) {
   struct rlimit limit;
   uint64_t most = 1 << 20;
   for (int i = 0; i < w->save->n_tensors; i++) {
-    const CkptTensor *t = &w->save->tensors[i];
-    uint64_t n = dtype_size(t->dtype);
-    for (int k = 0; k < t->rank; k++) n *= (uint64_t)t->shape[k];
-    most += n + (n >= CKPT_ALIGNMENT ? CKPT_ALIGNMENT : 0) + 4096;
+    uint64_t n = (uint64_t)ckpt_tensor_nbytes(&w->save->tensors[i]);
+    if (w->file[i] == number) most += n + (n >= CKPT_ALIGNMENT ? CKPT_ALIGNMENT : 0) + 4096;
   }
-  for (int i = 0; i < w->save->n_texts; i++) most += ckpt_text_n(&w->save->texts[i]) + 4096;
+  for (int i = 0; !number && i < w->save->n_texts; i++) most += ckpt_text_n(&w->save->texts[i]) + 4096;
   if (getrlimit(RLIMIT_FSIZE, &limit) || limit.rlim_cur == RLIM_INFINITY || most <= limit.rlim_cur) return true;
-  return why_not(w->why, "%s: %s: %.3g MB, the limit (ulimit -f) is %.3g MB", w->file, strerror(EFBIG), (double)most * 1e-6,
-                 (double)limit.rlim_cur * 1e-6);
+  return why_not(w->why, "%s: %s: %.3g MB, the limit (ulimit -f) is %.3g MB", w->files[number], strerror(EFBIG),
+                 (double)most * 1e-6, (double)limit.rlim_cur * 1e-6);
 }
 
 /* HDF5 makes the file in memory, since after a metadata write that failed it can neither close the file nor end in peace. */
-bool ckpt_make_file(CkptWriter *w) {
+static bool make_file(const CkptWriter *w, int number) {
   char path[64];
-  if (!try_folder_make(w->save->folder, w->why)) return false;
-  ckpt_remove_remains(w);
-  if (!try_folder_make(w->aside, w->why) || !check_limit(w)) return false;
+  if (!check_limit(w, number)) return false;
   int memory = memfd_create(CKPT_FILE, MFD_CLOEXEC);
   if (memory < 0) return why_not(w->why, "memfd_create: %s", strerror(errno));
   snprintf(path, sizeof path, "/proc/self/fd/%d", memory);
@@ -137,9 +135,17 @@ bool ckpt_make_file(CkptWriter *w) {
   CHECK(H5Pset_fapl_stdio(access) >= 0); /* the other drivers want a real path */
   hid_t file = H5Fcreate(path, H5F_ACC_TRUNC, H5P_DEFAULT, access);
   H5Pclose(access);
-  bool ok = file >= 0 ? create_all(w, file) : h5_why(w->why, w->file);
-  if (file >= 0 && H5Fclose(file) < 0 && ok) ok = h5_why(w->why, w->file);
-  ok = ok && place_file(w, memory);
+  bool ok = file >= 0 ? create_all(w, file, number) : h5_why(w->why, w->files[number]);
+  if (file >= 0 && H5Fclose(file) < 0 && ok) ok = h5_why(w->why, w->files[number]);
+  ok = ok && place_file(w, memory, w->files[number]);
   close(memory);
+  return ok;
+}
+
+bool ckpt_make_files(CkptWriter *w) {
+  if (!try_folder_make(w->save->folder, w->why)) return false;
+  ckpt_remove_remains(w);
+  bool ok = try_folder_make(w->aside, w->why);
+  for (int i = 0; ok && i < w->n_files; i++) ok = make_file(w, i);
   return ok;
 }

@@ -33,6 +33,10 @@ const char *ckpt_steps_folder(Arena *arena, const char *folder) {
   return !stat(below, &info) && S_ISDIR(info.st_mode) ? below : folder;
 }
 
+const char *ckpt_file_name(Arena *arena, int i, int n) {
+  return n > 1 ? arena_printf(arena, "model-%05d-of-%05d.h5", i + 1, n) : CKPT_FILE;
+}
+
 static int ascending(const void *a, const void *b) {
   int64_t x = *(const int64_t *)a, y = *(const int64_t *)b;
   return (x > y) - (x < y);
@@ -56,26 +60,28 @@ const int64_t *ckpt_list(Arena *arena, const char *folder, int *n) {
 
 /* --- manifest ----------------------------------------------------------------------------------------------------------- */
 
-static json_t *entry_json(const CkptEntry *e) {
+static json_t *entry_json(const CkptManifest *m, const CkptEntry *e) {
   char crc[9];
   json_t *shape = json_array();
   for (int k = 0; k < e->rank; k++) json_array_append_new(shape, json_integer(e->shape[k]));
   if (e->is_text) json_array_append_new(shape, json_integer(e->n));
   snprintf(crc, sizeof crc, "%08x", e->crc32c);
-  return json_pack("{s:s, s:o, s:s}", "dtype", e->is_text ? "text" : dtype_name(e->dtype), "shape", shape, "crc32c", crc);
+  return json_pack("{s:s, s:o, s:s, s:s*}", "dtype", e->is_text ? "text" : dtype_name(e->dtype), "shape", shape, "crc32c", crc,
+                   "file", m->n_files > 1 ? m->files[e->file].name : NULL);
 }
 
 bool try_manifest_write(const char *step_folder, const CkptManifest *m, Why *why) {
   char path[4096], now[32];
   if (snprintf(path, sizeof path, "%s/" CKPT_MANIFEST, step_folder) >= (int)sizeof path)
     return why_not(why, "%s: %s", step_folder, strerror(ENAMETOOLONG));
-  json_t *facts = json_object(), *datasets = json_object();
+  json_t *facts = json_object(), *files = json_object(), *datasets = json_object();
   for (int i = 0; i < m->n_facts; i++) CHECK(!json_object_set_new(facts, m->facts[i].name, json_string(m->facts[i].text)));
-  for (int i = 0; i < m->n_entries; i++) CHECK(!json_object_set_new(datasets, m->entries[i].path, entry_json(&m->entries[i])));
+  for (int i = 0; i < m->n_entries; i++) CHECK(!json_object_set_new(datasets, m->entries[i].path, entry_json(m, &m->entries[i])));
+  for (int i = 0; i < m->n_files; i++) CHECK(!json_object_set_new(files, m->files[i].name, json_integer(m->files[i].nbytes)));
   CHECK((int)json_object_size(datasets) == m->n_entries);
-  json_t *root = json_pack("{s:s, s:i, s:I, s:s, s:o, s:{s:I}, s:o}", "format", CKPT_FORMAT, "version", CKPT_VERSION, "step",
-                           (json_int_t)m->step, "written", clock_utc(now), "facts", facts, "files", CKPT_FILE,
-                           (json_int_t)m->nbytes, "datasets", datasets);
+  json_t *root = json_pack("{s:s, s:i, s:I, s:s, s:o, s:o, s:o}", "format", CKPT_FORMAT, "version",
+                           m->n_files > 1 ? CKPT_VERSION_FILES : CKPT_VERSION, "step", (json_int_t)m->step, "written",
+                           clock_utc(now), "facts", facts, "files", files, "datasets", datasets);
   CHECK(root);
   return try_json_write_take(path, root, why);
 }
@@ -102,6 +108,16 @@ static bool read_entry(CkptEntry *e, const json_t *row, const char *path, Why *w
   return !e->is_text || json_array_size(shape) == 1 || why_not(why, "%s: text '%s': bad shape", path, e->path);
 }
 
+static bool read_place(Arena *arena, CkptEntry *e, const json_t *row, const CkptManifest *m, const char *path, Why *why) {
+  const char *file = json_string_value(json_object_get(row, "file"));
+  e->where = e->path;
+  if (m->n_files == 1) return true;
+  while (e->file < m->n_files && (!file || strcmp(m->files[e->file].name, file))) e->file++;
+  if (e->file == m->n_files) return why_not(why, "%s: dataset '%s': its file is none of this checkpoint's", path, e->path);
+  e->where = arena_printf(arena, "%s in %s", e->path, file);
+  return true;
+}
+
 static int by_path(const void *a, const void *b) { return strcmp(((const CkptEntry *)a)->path, ((const CkptEntry *)b)->path); }
 
 static bool read_entries(Arena *arena, json_t *datasets, CkptManifest *m, const char *path, Why *why) {
@@ -112,7 +128,8 @@ static bool read_entries(Arena *arena, json_t *datasets, CkptManifest *m, const 
   json_object_foreach(datasets, name, row) {
     CkptEntry *e = &entries[m->n_entries++];
     e->path = arena_strdup(arena, name);
-    if (*name != '/' || !read_entry(e, row, path, why)) return *name == '/' ? false : why_not(why, "%s: bad name '%s'", path, name);
+    if (*name != '/') return why_not(why, "%s: bad name '%s'", path, name);
+    if (!read_entry(e, row, path, why) || !read_place(arena, e, row, m, path, why)) return false;
   }
   if (m->n_entries) qsort(entries, (size_t)m->n_entries, sizeof *entries, by_path);
   return true;
@@ -130,23 +147,39 @@ static bool read_facts(Arena *arena, json_t *object, CkptManifest *m, const char
   return true;
 }
 
+/* Names are those that a writer gives, so that none leads elsewhere. */
+static bool read_files(Arena *arena, const json_t *object, CkptManifest *m, const char *path, Why *why) {
+  size_t n = json_object_size(object);
+  if (!n || n > CKPT_FILES_MOST) return why_not(why, "%s: %zu files", path, n);
+  CkptFile *files = arena_array(arena, CkptFile, n);
+  m->files = files;
+  for (m->n_files = 0; m->n_files < (int)n; m->n_files++) {
+    const char *name = ckpt_file_name(arena, m->n_files, (int)n);
+    const json_t *nbytes = json_object_get(object, name);
+    if (!json_is_integer(nbytes) || json_integer_value(nbytes) < 0) return why_not(why, "%s: files: %s is missing", path, name);
+    files[m->n_files] = (CkptFile){name, json_integer_value(nbytes)};
+  }
+  return true;
+}
+
 static bool read_root(Arena *arena, json_t *root, const char *step_folder, CkptManifest *m, const char *path, Why *why) {
   const char *format = json_string_value(json_object_get(root, "format")), *end = NULL;
   if (!format || strcmp(format, CKPT_FORMAT) != 0) return why_not(why, "%s: not the manifest of a checkpoint", path);
   json_int_t version = json_integer_value(json_object_get(root, "version"));
-  if (version != CKPT_VERSION)
-    return why_not(why, "%s: format version %lld; this program reads version %d", path, (long long)version, CKPT_VERSION);
-  const json_t *step = json_object_get(root, "step"), *nbytes = json_object_get(json_object_get(root, "files"), CKPT_FILE);
+  if (version != CKPT_VERSION && version != CKPT_VERSION_FILES)
+    return why_not(why, "%s: format version %lld; this program reads version %d and %d", path, (long long)version, CKPT_VERSION,
+                   CKPT_VERSION_FILES);
+  const json_t *step = json_object_get(root, "step"), *files = json_object_get(root, "files");
   json_t *facts = json_object_get(root, "facts"), *datasets = json_object_get(root, "datasets");
-  if (!json_is_integer(step) || !json_is_integer(nbytes) || !json_is_object(facts) || !json_is_object(datasets))
+  if (!json_is_integer(step) || !json_is_object(files) || !json_is_object(facts) || !json_is_object(datasets))
     return why_not(why, "%s: step, files, facts or datasets is missing", path);
   m->step = json_integer_value(step);
-  m->nbytes = json_integer_value(nbytes);
   const char *slash = strrchr(step_folder, '/');
   int64_t named = ckpt_parse_name(slash ? slash + 1 : step_folder, &end);
   if (m->step < 0 || (named >= 0 && !*end && named != m->step))
     return why_not(why, "%s: says step %lld in a folder of another name", path, (long long)m->step);
-  return read_facts(arena, facts, m, path, why) && read_entries(arena, datasets, m, path, why);
+  return read_files(arena, files, m, path, why) && read_facts(arena, facts, m, path, why) &&
+         read_entries(arena, datasets, m, path, why);
 }
 
 bool try_manifest_read(Arena *arena, const char *step_folder, CkptManifest *m, Why *why) {

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* The ranks' pieces on their way into a checkpoint's file, hashed as they go by.
+/* The ranks' pieces on their way into a checkpoint's files, hashed as they go by.
  *
  *   by MPI-IO   HDF5 writes them, one after the other
  *   directly    datasets are contiguous, and so are pieces of them: a few threads write each part of one at its place in the file.
@@ -71,29 +71,42 @@ static bool write_tensor(CkptWriter *w, hid_t file, int tensor) {
     if (t->pieces[k].n) ok = write_piece(w, dataset, space, tensor, &t->pieces[k]);
   char what[640];
   /* MPI-IO reports a write that fell short without saying why; the system's last error does */
-  snprintf(what, sizeof what, "%.300s: %.200s%s%.60s", w->file, t->path, errno ? ": " : "", errno ? strerror(errno) : "");
+  snprintf(what, sizeof what, "%.300s: %.200s%s%.60s", w->files[w->file[tensor]], t->path, errno ? ": " : "",
+           errno ? strerror(errno) : "");
   if (!ok) h5_why(w->why, what);
   if (space >= 0) H5Sclose(space);
   if (dataset >= 0 && H5Dclose(dataset) < 0 && ok) ok = h5_why(w->why, what);
   return ok;
 }
 
-bool ckpt_write_pieces(CkptWriter *w) {
+/* All ranks; as many of the files as can be opened. */
+static bool open_files(CkptWriter *w, hid_t *files) {
   const void *mpi = comm_mpi(w->comm);
   hid_t access = h5_file_access(CKPT_ALIGNMENT);
   CHECK(!mpi || H5Pset_fapl_mpio(access, *(const MPI_Comm *)mpi, MPI_INFO_NULL) >= 0);
-  hid_t file = H5Fopen(w->file, H5F_ACC_RDWR, access);
-  H5Pclose(access);
-  bool ok = file >= 0 || h5_why(w->why, w->file);
-  if (!ckpt_all_agree(w, ok)) {
-    if (file >= 0) H5Fclose(file);
-    return false;
+  bool ok = true;
+  for (int f = 0; f < w->n_files; f++) files[f] = -1;
+  for (int f = 0; ok && f < w->n_files; f++) {
+    files[f] = H5Fopen(w->files[f], H5F_ACC_RDWR, access);
+    ok = ckpt_all_agree(w, files[f] >= 0 || h5_why(w->why, w->files[f]));
   }
-  for (int i = 0; ok && i < w->save->n_tensors; i++) ok = write_tensor(w, file, i);
-  ok = ckpt_all_agree(w, ok);
-  if (ok && H5Fflush(file, H5F_SCOPE_GLOBAL) < 0) ok = h5_why(w->why, w->file);
-  if (H5Fclose(file) < 0 && ok) ok = h5_why(w->why, w->file);
-  return ckpt_all_agree(w, ok);
+  H5Pclose(access);
+  return ok;
+}
+
+bool ckpt_write_pieces(CkptWriter *w) {
+  hid_t *files = arena_array(w->arena, hid_t, w->n_files);
+  bool opened = open_files(w, files), ok = opened;
+  for (int k = 0; ok && k < w->n_files; k++)
+    for (int i = 0, f = ckpt_file_turn(w, k); ok && i < w->save->n_tensors; i++)
+      if (w->file[i] == f) ok = write_tensor(w, files[f], i);
+  ok = opened && ckpt_all_agree(w, ok);
+  bool flush = ok; /* all ranks, or none */
+  for (int f = 0; f < w->n_files && files[f] >= 0; f++) {
+    if (flush && H5Fflush(files[f], H5F_SCOPE_GLOBAL) < 0 && ok) ok = h5_why(w->why, w->files[f]);
+    if (H5Fclose(files[f]) < 0 && ok) ok = h5_why(w->why, w->files[f]);
+  }
+  return opened && ckpt_all_agree(w, ok);
 }
 
 /* --- directly ------------------------------------------------------------------------------------------------------------- */
@@ -109,7 +122,7 @@ typedef struct Item {
 
 typedef struct Direct {
   CkptWriter *writer;
-  int fd;
+  int *fds; /* of the files; -1: nothing of this rank's goes there */
   const Item *items;
   int n;
   atomic_int next; /* the item that nobody has taken yet */
@@ -125,15 +138,16 @@ typedef struct Flow {
   uint32_t crc32c;
 } Flow;
 
-static void write_failed(Direct *d, const char *path) {
+static void write_failed(Direct *d, int file, const char *what) {
   int error = errno;
-  if (!atomic_exchange(&d->failed, true)) why_not(&d->why, "%.300s: %.200s: %s", d->writer->file, path, strerror(error));
+  if (!atomic_exchange(&d->failed, true)) why_not(&d->why, "%.300s: %.200s: %s", d->writer->files[file], what, strerror(error));
 }
 
 /* Each write is handed to the disk at once: what the file's flush waits for at the end is little. */
 static void take_direct(void *self, int64_t first, int64_t left, const void *from) {
   Flow *f = self;
   Direct *d = f->direct;
+  int file = d->writer->file[f->item->tensor], fd = d->fds[file];
   CHECK(first == f->taken);
   f->taken += left;
   int64_t offset = f->item->offset + first * (int64_t)f->size;
@@ -141,8 +155,8 @@ static void take_direct(void *self, int64_t first, int64_t left, const void *fro
   for (const char *at = from; nbytes && !d->failed;) {
     size_t room = CUT - (size_t)(offset % CUT), n = nbytes < room ? nbytes : room;
     f->crc32c = crc32c(f->crc32c, at, n);
-    if (!fd_write_at(d->fd, at, n, offset)) write_failed(d, d->writer->save->tensors[f->item->tensor].path);
-    (void)sync_file_range(d->fd, offset, (off_t)n, SYNC_FILE_RANGE_WRITE); /* where that cannot be, the flush has more to do */
+    if (!fd_write_at(fd, at, n, offset)) write_failed(d, file, d->writer->save->tensors[f->item->tensor].path);
+    (void)sync_file_range(fd, offset, (off_t)n, SYNC_FILE_RANGE_WRITE); /* where that cannot be, the flush has more to do */
     at += n;
     offset += (int64_t)n;
     nbytes -= n;
@@ -167,11 +181,13 @@ static void *write_items(void *self) {
 
 static int list_items(const CkptWriter *w, Item *items) {
   int n = 0;
-  for (int i = 0; i < w->save->n_tensors; i++) {
-    const CkptTensor *t = &w->save->tensors[i];
-    for (int k = 0; k < t->n_pieces; k++)
-      if (t->pieces[k].n) items[n++] = (Item){&t->pieces[k], w->offsets[i] + t->pieces[k].first * (int64_t)dtype_size(t->dtype), i};
-  }
+  for (int turn = 0; turn < w->n_files; turn++)
+    for (int i = 0, f = ckpt_file_turn(w, turn); i < w->save->n_tensors; i++) {
+      const CkptTensor *t = &w->save->tensors[i];
+      for (int k = 0; k < t->n_pieces && w->file[i] == f; k++)
+        if (t->pieces[k].n)
+          items[n++] = (Item){&t->pieces[k], w->offsets[i] + t->pieces[k].first * (int64_t)dtype_size(t->dtype), i};
+    }
   return n;
 }
 
@@ -187,12 +203,18 @@ static void write_by_threads(Direct *d, int threads) {
 
 /* Every rank flushes what it has written: that may be in the memory of its own node. */
 static bool write_mine(CkptWriter *w, Item *items) {
-  Direct d = {.writer = w, .fd = open(w->file, O_WRONLY | O_CLOEXEC), .items = items, .n = list_items(w, items)};
-  if (d.fd < 0) return why_not(w->why, "%s: %s", w->file, strerror(errno));
-  write_by_threads(&d, w->save->threads);
+  Direct d = {.writer = w, .fds = arena_array(w->arena, int, w->n_files), .items = items, .n = list_items(w, items)};
+  for (int f = 0; f < w->n_files; f++) d.fds[f] = -1;
+  for (int i = 0; i < d.n && !d.failed; i++) {
+    int f = w->file[items[i].tensor];
+    if (d.fds[f] < 0 && (d.fds[f] = open(w->files[f], O_WRONLY | O_CLOEXEC)) < 0) write_failed(&d, f, "open");
+  }
+  if (!d.failed) write_by_threads(&d, w->save->threads);
   w->n_hashes = d.n;
-  if (!d.failed && fsync(d.fd)) write_failed(&d, "fsync");
-  if (close(d.fd) && !d.failed) write_failed(&d, "close");
+  for (int f = 0; f < w->n_files; f++) {
+    if (d.fds[f] >= 0 && !d.failed && fsync(d.fds[f])) write_failed(&d, f, "fsync");
+    if (d.fds[f] >= 0 && close(d.fds[f]) && !d.failed) write_failed(&d, f, "close");
+  }
   return !d.failed || why_not(w->why, "%s", d.why.text);
 }
 

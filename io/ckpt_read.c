@@ -14,12 +14,20 @@
 #include "io/h5.h"
 #include "src/base/file.h"
 
+/* One of its files, once for HDF5 and once for us. */
+typedef struct Opened {
+  const char *path;
+  hid_t file;
+  int fd;
+} Opened;
+
 struct Ckpt {
   Arena *arena;
-  const char *folder, *path; /* the step's; its HDF5 file */
+  const char *folder; /* the step's */
   CkptManifest manifest;
-  hid_t file, access; /* access: of datasets */
-  int fd;             /* the same file */
+  hid_t access;  /* of datasets */
+  Opened *files; /* of the manifest's; as many as n_opened */
+  int n_opened;
 };
 
 static herr_t refuse_link(const char *parent_file, const char *parent_group, const char *child_file, const char *child_group,
@@ -28,30 +36,41 @@ static herr_t refuse_link(const char *parent_file, const char *parent_group, con
   return -1;
 }
 
-static bool open_file(Ckpt *c, Why *why) {
+static bool check_length(const Ckpt *c, const CkptFile *file, Why *why) {
   struct stat info;
-  if (stat(c->path, &info)) return why_not(why, "%s: %s", c->path, strerror(errno));
-  if (info.st_size != c->manifest.nbytes)
-    return why_not(why, "%s: %lld bytes, manifest %lld", c->path, (long long)info.st_size, (long long)c->manifest.nbytes);
+  const char *path = arena_printf(c->arena, "%s/%s", c->folder, file->name);
+  if (stat(path, &info)) return why_not(why, "%s: %s", path, strerror(errno));
+  if (info.st_size == file->nbytes) return true;
+  return why_not(why, "%s: %lld bytes, manifest %lld", path, (long long)info.st_size, (long long)file->nbytes);
+}
+
+static bool open_file(Ckpt *c, const CkptFile *file, Why *why) {
+  Opened *o = &c->files[c->n_opened++];
+  *o = (Opened){arena_printf(c->arena, "%s/%s", c->folder, file->name), -1, -1};
+  o->file = H5Fopen(o->path, H5F_ACC_RDONLY, H5P_DEFAULT);
+  if (o->file < 0) return h5_why(why, o->path);
+  o->fd = open(o->path, O_RDONLY | O_CLOEXEC);
+  return o->fd >= 0 || why_not(why, "%s: %s", o->path, strerror(errno));
+}
+
+static bool open_files(Ckpt *c, Why *why) {
+  const CkptManifest *m = &c->manifest;
+  for (int i = 0; i < m->n_files; i++)
+    if (!check_length(c, &m->files[i], why)) return false;
   h5_start();
   c->access = H5Pcreate(H5P_DATASET_ACCESS);
   CHECK(c->access >= 0 && H5Pset_elink_cb(c->access, refuse_link, NULL) >= 0);
-  c->file = H5Fopen(c->path, H5F_ACC_RDONLY, H5P_DEFAULT);
-  if (c->file < 0) return h5_why(why, c->path);
-  c->fd = open(c->path, O_RDONLY | O_CLOEXEC);
-  return c->fd >= 0 || why_not(why, "%s: %s", c->path, strerror(errno));
+  c->files = arena_array(c->arena, Opened, m->n_files);
+  for (int i = 0; i < m->n_files; i++)
+    if (!open_file(c, &m->files[i], why)) return false;
+  return true;
 }
 
 Ckpt *try_ckpt_open(const char *step_folder, Why *why) {
   Arena *arena = arena_open();
   Ckpt *c = arena_new(arena, Ckpt);
-  *c = (Ckpt){.arena = arena,
-              .folder = arena_strdup(arena, step_folder),
-              .path = arena_printf(arena, "%s/" CKPT_FILE, step_folder),
-              .file = -1,
-              .access = -1,
-              .fd = -1};
-  if (try_manifest_read(arena, step_folder, &c->manifest, why) && open_file(c, why)) return c;
+  *c = (Ckpt){.arena = arena, .folder = arena_strdup(arena, step_folder), .access = -1};
+  if (try_manifest_read(arena, step_folder, &c->manifest, why) && open_files(c, why)) return c;
   ckpt_close(c);
   return NULL;
 }
@@ -59,14 +78,29 @@ Ckpt *try_ckpt_open(const char *step_folder, Why *why) {
 void ckpt_close(Ckpt *c) {
   if (!c) return;
   if (c->access >= 0) H5Pclose(c->access);
-  if (c->file >= 0) H5Fclose(c->file);
-  if (c->fd >= 0) close(c->fd);
+  for (int i = 0; i < c->n_opened; i++) {
+    if (c->files[i].file >= 0) H5Fclose(c->files[i].file);
+    if (c->files[i].fd >= 0) close(c->files[i].fd);
+  }
   arena_close(c->arena);
 }
 
 const char *ckpt_folder(const Ckpt *c) { return c->folder; }
 int64_t ckpt_step(const Ckpt *c) { return c->manifest.step; }
-int64_t ckpt_nbytes(const Ckpt *c) { return c->manifest.nbytes; }
+int ckpt_files(const Ckpt *c) { return c->manifest.n_files; }
+
+const char *ckpt_file(const Ckpt *c, int i, int64_t *nbytes) {
+  CHECK(i >= 0 && i < c->manifest.n_files);
+  *nbytes = c->manifest.files[i].nbytes;
+  return c->manifest.files[i].name;
+}
+
+int64_t ckpt_nbytes(const Ckpt *c) {
+  int64_t sum = 0;
+  for (int i = 0; i < c->manifest.n_files; i++) sum += c->manifest.files[i].nbytes;
+  return sum;
+}
+
 int ckpt_n(const Ckpt *c) { return c->manifest.n_entries; }
 
 const char *ckpt_fact(const Ckpt *c, const char *name) {
@@ -114,28 +148,30 @@ static bool check_dataset(const CkptEntry *e, hid_t dataset, hid_t space) {
 int64_t ckpt_entry_nbytes(const CkptEntry *e) { return e->n * (e->is_text ? 1 : (int64_t)dtype_size(e->dtype)); }
 
 bool try_ckpt_locate(const Ckpt *c, const CkptEntry *e, int64_t *offset, Why *why) {
-  hid_t dataset = H5Dopen2(c->file, e->path, c->access), space = dataset < 0 ? -1 : H5Dget_space(dataset);
+  hid_t dataset = H5Dopen2(c->files[e->file].file, e->path, c->access), space = dataset < 0 ? -1 : H5Dget_space(dataset);
   bool opened = space >= 0, fits = opened && check_dataset(e, dataset, space);
   haddr_t at = fits ? H5Dget_offset(dataset) : HADDR_UNDEF;
-  if (!opened) h5_why(why, e->path);
-  if (opened && !fits) why_not(why, "%s: type or shape is not the manifest's", e->path);
+  if (!opened) h5_why(why, e->where);
+  if (opened && !fits) why_not(why, "%s: type or shape is not the manifest's", e->where);
   if (space >= 0) H5Sclose(space);
   if (dataset >= 0) H5Dclose(dataset);
   if (!fits) return false;
-  int64_t nbytes = ckpt_entry_nbytes(e), room = c->manifest.nbytes - nbytes;
+  int64_t nbytes = ckpt_entry_nbytes(e), room = c->manifest.files[e->file].nbytes - nbytes;
   *offset = (int64_t)at;
-  return (room >= 0 && at <= (haddr_t)room) || why_not(why, "%s: lies beyond the file's end", e->path);
+  return (room >= 0 && at <= (haddr_t)room) || why_not(why, "%s: lies beyond the file's end", e->where);
 }
 
-void ckpt_bytes_soon(const Ckpt *c, int64_t offset, int64_t nbytes) { posix_fadvise(c->fd, offset, nbytes, POSIX_FADV_WILLNEED); }
+void ckpt_bytes_soon(const Ckpt *c, const CkptEntry *e, int64_t offset, int64_t nbytes) {
+  posix_fadvise(c->files[e->file].fd, offset, nbytes, POSIX_FADV_WILLNEED);
+}
 
 bool try_ckpt_bytes(const Ckpt *c, const CkptEntry *e, int64_t offset, void *out, size_t nbytes, Why *why) {
-  if (fd_read_at(c->fd, out, nbytes, offset)) return true;
-  return why_not(why, "%s: %s", e->path, errno ? strerror(errno) : "the file ends too early");
+  if (fd_read_at(c->files[e->file].fd, out, nbytes, offset)) return true;
+  return why_not(why, "%s: %s", e->where, errno ? strerror(errno) : "the file ends too early");
 }
 
 static _Noreturn void fail_read(const Ckpt *c, const char *reason) {
-  fail(FAIL_INPUT, "%s: %s\nhelp: this checkpoint does not fit or is damaged; use another one", c->path, reason);
+  fail(FAIL_INPUT, "%s: %s\nhelp: this checkpoint does not fit or is damaged; use another one", c->folder, reason);
 }
 
 void ckpt_read(const Ckpt *c, const char *path, DType dtype, int64_t first, int64_t n, void *out) {

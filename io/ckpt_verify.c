@@ -46,7 +46,7 @@ static int64_t part_nbytes(const Item *item, int64_t k) { return k + 1 < item->n
 
 static bool try_hash_part(const Verify *v, const Item *item, int64_t offset, int64_t nbytes, char *bytes, uint32_t *crc, Why *why) {
   *crc = 0;
-  ckpt_bytes_soon(v->ckpt, offset, nbytes);
+  ckpt_bytes_soon(v->ckpt, item->entry, offset, nbytes);
   for (int64_t at = 0; at < nbytes; at += BITE) {
     size_t n = nbytes - at < BITE ? (size_t)(nbytes - at) : BITE;
     if (!try_ckpt_bytes(v->ckpt, item->entry, offset + at, bytes, n, why)) return false;
@@ -86,7 +86,7 @@ static bool is_whole(const Verify *v, int i, Why *why) {
   if (v->failed[i]) return false;
   for (int64_t k = 0; k < item->n; k++) crc = crc32c_combine(crc, v->crc32c[item->first + k], (uint64_t)part_nbytes(item, k));
   if (crc == item->entry->crc32c) return true;
-  return why_not(why, "%s, checksum %08" PRIx32 ", manifest %08" PRIx32, item->entry->path, crc, item->entry->crc32c);
+  return why_not(why, "%s, checksum %08" PRIx32 ", manifest %08" PRIx32, item->entry->where, crc, item->entry->crc32c);
 }
 
 int ckpt_verify(const Ckpt *c, int i, int k, int threads, CkptTell *tell, void *self) {

@@ -1,12 +1,13 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Saving, in stages after each of which all ranks agree whether to go on:
- *   rank 0 makes step-N.tmp/ and in it the file with all datasets, allocated but not filled (ckpt_make.c);
- *   all open it, each writes its pieces by itself and hashes them as it does, all flush and close (ckpt_pieces.c);
+ *   rank 0 makes step-N.tmp/ and in it the files with all datasets, allocated but not filled (ckpt_make.c);
+ *   all open them, each writes its pieces by itself and hashes them as it does, all flush and close (ckpt_pieces.c);
  *   rank 0 joins the hashes, writes the manifest, flushes everything and renames.
  * So the metadata is one process's, and no write waits for another rank. */
 #include <errno.h>
 #include <fcntl.h>
 #include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
 #include <sys/stat.h>
 #include <unistd.h>
@@ -17,6 +18,45 @@
 #include "src/base/hash.h"
 
 bool ckpt_all_agree(CkptWriter *w, bool ok) { return !comm_any_reason(w->comm, !ok, w->why->text, sizeof w->why->text); }
+
+/* --- which file ----------------------------------------------------------------------------------------------------------- */
+
+int64_t ckpt_tensor_nbytes(const CkptTensor *t) {
+  int64_t n = (int64_t)dtype_size(t->dtype);
+  for (int k = 0; k < t->rank; k++) n *= t->shape[k];
+  return n;
+}
+
+typedef struct Load {
+  int64_t nbytes;
+  int tensor;
+} Load;
+
+static int largest_first(const void *a, const void *b) {
+  const Load *x = a, *y = b;
+  if (x->nbytes != y->nbytes) return x->nbytes > y->nbytes ? -1 : 1;
+  return x->tensor - y->tensor;
+}
+
+/* The largest first, each to the file that has the least so far: none is then larger than the others by more than a tensor. */
+static void deal(CkptWriter *w) {
+  int n = w->save->n_tensors;
+  Load *order = arena_array(w->arena, Load, n);
+  int64_t *nbytes = arena_array(w->arena, int64_t, w->n_files);
+  for (int i = 0; i < n; i++) order[i] = (Load){ckpt_tensor_nbytes(&w->save->tensors[i]), i};
+  if (n) qsort(order, (size_t)n, sizeof *order, largest_first);
+  for (int i = 0; i < n; i++) {
+    int least = 0;
+    for (int f = 1; f < w->n_files; f++)
+      if (nbytes[f] < nbytes[least]) least = f;
+    nbytes[least] += order[i].nbytes;
+    w->file[order[i].tensor] = least;
+  }
+}
+
+int ckpt_file_turn(const CkptWriter *w, int k) {
+  return (int)(((int64_t)comm_rank(w->comm) * w->n_files / comm_size(w->comm) + k) % w->n_files);
+}
 
 /* --- rank 0: hashes, manifest, rename ----------------------------------------------------------------------------------- */
 
@@ -38,10 +78,12 @@ static CkptEntry join_hashes(const CkptTensor *t, int tensor, const CkptHash **a
 
 static bool write_manifest(const CkptWriter *w, const CkptHash *hash, int64_t n) {
   const CkptSave *save = w->save;
-  struct stat info;
   CkptEntry *entries = arena_array(w->arena, CkptEntry, save->n_tensors + save->n_texts), *e = entries;
   const CkptHash *at = hash;
-  for (int i = 0; i < save->n_tensors; i++) *e++ = join_hashes(&save->tensors[i], i, &at, hash + n);
+  for (int i = 0; i < save->n_tensors; i++, e++) {
+    *e = join_hashes(&save->tensors[i], i, &at, hash + n);
+    e->file = w->file[i];
+  }
   CHECK(at == hash + n);
   for (int i = 0; i < save->n_texts; i++) {
     const char *text = save->texts[i].text;
@@ -51,8 +93,13 @@ static bool write_manifest(const CkptWriter *w, const CkptHash *hash, int64_t n)
                        .n = (int64_t)nbytes,
                        .crc32c = crc32c(0, text, nbytes)};
   }
-  if (stat(w->file, &info)) return why_not(w->why, "%s: %s", w->file, strerror(errno));
-  CkptManifest m = {save->step, info.st_size, save->facts, save->n_facts, entries, (int)(e - entries)};
+  CkptFile *files = arena_array(w->arena, CkptFile, w->n_files);
+  for (int i = 0; i < w->n_files; i++) {
+    struct stat info;
+    if (stat(w->files[i], &info)) return why_not(w->why, "%s: %s", w->files[i], strerror(errno));
+    files[i] = (CkptFile){ckpt_file_name(w->arena, i, w->n_files), info.st_size};
+  }
+  CkptManifest m = {save->step, files, w->n_files, save->facts, save->n_facts, entries, (int)(e - entries)};
   return try_manifest_write(w->aside, &m, w->why);
 }
 
@@ -68,7 +115,9 @@ static bool take_name(const CkptWriter *w) {
 }
 
 static bool commit(const CkptWriter *w, const CkptHash *hash, int64_t n) {
-  bool ok = try_sync(w->file, w->why) && write_manifest(w, hash, n) && try_sync(w->aside, w->why) && take_name(w);
+  bool ok = true;
+  for (int i = 0; ok && i < w->n_files; i++) ok = try_sync(w->files[i], w->why);
+  ok = ok && write_manifest(w, hash, n) && try_sync(w->aside, w->why) && take_name(w);
   if (!ok) return false;
   ckpt_remove_remains(w);
   return try_sync(w->save->folder, w->why);
@@ -80,6 +129,7 @@ static void check_same(const CkptWriter *w) {
   Sha256 hash;
   sha256_init(&hash);
   sha256_add(&hash, &w->save->step, sizeof w->save->step);
+  sha256_add(&hash, &w->n_files, sizeof w->n_files);
   for (int i = 0; i < w->save->n_tensors; i++) {
     const CkptTensor *t = &w->save->tensors[i];
     sha256_add_text(&hash, t->path);
@@ -91,7 +141,7 @@ static void check_same(const CkptWriter *w) {
 
 static bool write_all(CkptWriter *w) {
   bool first = comm_rank(w->comm) == 0;
-  if (!ckpt_all_agree(w, !first || ckpt_make_file(w))) return false;
+  if (!ckpt_all_agree(w, !first || ckpt_make_files(w))) return false;
   if (!(w->save->direct ? ckpt_write_direct : ckpt_write_pieces)(w)) return false;
   int64_t n;
   const CkptHash *hashes = ckpt_gather_hashes(w->arena, w->comm, w->hashes, w->n_hashes, &n);
@@ -109,10 +159,15 @@ bool try_ckpt_write(Comm *comm, const CkptSave *save, Why *why) {
                   .arena = arena,
                   .aside = aside,
                   .name = ckpt_path(arena, save->folder, save->step, ""),
-                  .file = arena_printf(arena, "%s/" CKPT_FILE, aside),
+                  .n_files = save->files ? save->files : 1,
+                  .file = arena_array(arena, int, save->n_tensors),
                   .offsets = arena_array(arena, int64_t, save->n_tensors),
                   .hashes = arena_array(arena, CkptHash, n_pieces),
                   .why = why ? why : &unwanted};
+  CHECK(w.n_files > 0 && w.n_files <= CKPT_FILES_MOST);
+  w.files = arena_array(arena, const char *, w.n_files);
+  for (int i = 0; i < w.n_files; i++) w.files[i] = arena_printf(arena, "%s/%s", aside, ckpt_file_name(arena, i, w.n_files));
+  deal(&w);
   h5_start();
   check_same(&w);
   bool ok = write_all(&w);

@@ -12,9 +12,12 @@ typedef struct CkptWriter {
   Comm *comm;
   const CkptSave *save;
   Arena *arena;
-  const char *aside, *name, *file; /* step-N.tmp, step-N, step-N.tmp/model.h5 */
-  int64_t *offsets;                /* of the datasets of the save's tensors in that file; rank 0's until it tells */
-  CkptHash *hashes;                /* this rank's, of all its pieces that are not empty */
+  const char *aside, *name; /* step-N.tmp, step-N */
+  int n_files;
+  const char **files; /* step-N.tmp/model.h5, or of several the paths */
+  int *file;          /* of each of the save's tensors */
+  int64_t *offsets;   /* of their datasets in it; rank 0's until it tells */
+  CkptHash *hashes;   /* this rank's, of all its pieces that are not empty */
   int n_hashes;
   Why *why;
 } CkptWriter;
@@ -22,10 +25,15 @@ typedef struct CkptWriter {
 /* True when all ranks were successful; else why is the same on all. */
 bool ckpt_all_agree(CkptWriter *w, bool ok);
 
-/* ckpt_make.c, rank 0: the file, with everything in its place but the tensors' elements. */
-bool ckpt_make_file(CkptWriter *w);
+int64_t ckpt_tensor_nbytes(const CkptTensor *t);
+
+/* ckpt_make.c, rank 0: the files, with everything in its place but the tensors' elements. */
+bool ckpt_make_files(CkptWriter *w);
 /* What a job that died in a save left behind, of this step or any other. */
 void ckpt_remove_remains(const CkptWriter *w);
+
+/* Of several files ranks take others as their first: the k-th that this rank turns to. */
+int ckpt_file_turn(const CkptWriter *w, int k);
 
 /* ckpt_pieces.c, all ranks: the elements, hashed on their way and on disk when it returns; by MPI-IO, or by plain writes. */
 bool ckpt_write_pieces(CkptWriter *w);

@@ -79,7 +79,7 @@ static const char *fact(const Ckpt *c, const char *name) {
 
 /* --- ls --------------------------------------------------------------------------------------------------------------------- */
 
-static void list_step(const char *name, const char *path, bool newest) {
+static void list_step(Arena *arena, const char *name, const char *path, bool newest) {
   Why why;
   char tokens[HUMAN_TEXT] = "-", bytes[HUMAN_TEXT], loss[HUMAN_TEXT] = "-";
   double value;
@@ -90,8 +90,8 @@ static void list_step(const char *name, const char *path, bool newest) {
   }
   if (num_parse_double(fact(c, "tokens"), &value)) human_count(value, tokens);
   if (num_parse_double(fact(c, "loss"), &value)) human_fixed(value, 9, 3, loss);
-  printf("%s  %5s tokens  %7s  loss %s%s\n", name, tokens, human_bytes((double)ckpt_nbytes(c), bytes), loss,
-         newest ? "  newest" : "");
+  printf("%s  %5s tokens  %7s  loss %s%s%s\n", name, tokens, human_bytes((double)ckpt_nbytes(c), bytes), loss,
+         ckpt_files(c) > 1 ? arena_printf(arena, "  %d files", ckpt_files(c)) : "", newest ? "  newest" : "");
   ckpt_close(c);
 }
 
@@ -99,13 +99,13 @@ static int run_ls(Arena *arena, char **words) {
   int n;
   const char *folder = words[0];
   if (is_step_folder(arena, folder)) {
-    list_step(base_name(arena, folder), folder, false);
+    list_step(arena, base_name(arena, folder), folder, false);
     return 0;
   }
   const int64_t *steps = list(arena, folder, &n);
   for (int i = 0; i < n; i++) {
     const char *path = ckpt_path(arena, ckpt_steps_folder(arena, folder), steps[i], "");
-    list_step(base_name(arena, path), path, i == n - 1);
+    list_step(arena, base_name(arena, path), path, i == n - 1);
   }
   return 0;
 }
@@ -124,6 +124,17 @@ static const char *moments_text(Arena *arena, const Ckpt *c, const char *name) {
   return text;
 }
 
+static void show_files(const Ckpt *c) {
+  for (int i = 0; i < ckpt_files(c); i++) {
+    int64_t nbytes;
+    char bytes[HUMAN_TEXT];
+    const char *name = ckpt_file(c, i, &nbytes);
+    int n = 0;
+    for (int k = 0; k < ckpt_n(c); k++) n += ckpt_at(c, k)->file == i;
+    printf("  %s  %s, %d datasets\n", name, human_bytes((double)nbytes, bytes), n);
+  }
+}
+
 /* A parameter with its moments is a line; what else is there follows under its whole path. */
 static int run_show(Arena *arena, char **words) {
   Ckpt *c = open_step(arena, words[0]);
@@ -134,6 +145,7 @@ static int run_show(Arena *arena, char **words) {
   }
   printf("%s, by %s rank%s %s, loads on any\n", base_name(arena, ckpt_folder(c)), fact(c, "ranks"),
          strcmp(fact(c, "ranks"), "1") ? "s" : "", fact(c, "strategy"));
+  if (ckpt_files(c) > 1) show_files(c);
   for (int others = 0; others < 2; others++)
     for (int i = 0; i < ckpt_n(c); i++) {
       const CkptEntry *e = ckpt_at(c, i);

@@ -168,6 +168,7 @@ typedef struct Config {
     Amount keep_every;  /* steps; UNIT_NONE: none */
     const char *resume; /* "auto", "never", or a run folder or step folder */
     int async;          /* AsyncChoice */
+    int64_t files;      /* 0: a node each */
   } checkpoint;
   struct {
     Amount every;  /* steps; UNIT_NONE where there is no validation data */

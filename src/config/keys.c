@@ -286,6 +286,9 @@ const Key keys[] = {
     {KEY(checkpoint, async, KEY_CHOICE), .fallback = "auto", .choices = LIST("auto", "true", "false"),
      .help = "saves beside the training, from a copy in the host's memory; auto: on GPUs, where there is room for it",
      .elsewhere = "async_save, async_checkpoint, async_mode, use_async"},
+    {KEY(checkpoint, files, KEY_INT), .fallback = "1", .word = "node", .min = 1, .max = 256, .example = "8",
+     .help = "HDF5 files of a checkpoint, for file systems of many servers; tensors are dealt to them whole; node: one a node",
+     .elsewhere = "num_files, single_file_per_rank"},
 
     {KEY(eval, every, KEY_AMOUNT), .units = STEPS, .derived = "1000 steps where there is validation data", .min = 1, .max = MANY,
      .example = "1000 steps", .help = "between evaluations", .elsewhere = "eval_interval, eval_steps, freq"},

@@ -62,6 +62,11 @@ void run_check_room(const Run *run) {
 
 /* --- all of it ------------------------------------------------------------------------------------------------------------- */
 
+static int files_of(const Run *run) {
+  int64_t asked = run->config->checkpoint.files, n = asked ? asked : comm_nodes(run->comm);
+  return n < CKPT_FILES_MOST ? (int)n : CKPT_FILES_MOST;
+}
+
 static void words_open(const Run *run, Words *w) {
   char loss[NUM_TEXT];
   Arena *arena = arena_open();
@@ -91,7 +96,8 @@ static void words_open(const Run *run, Words *w) {
                          .texts = texts,
                          .n_texts = n_own + run->n_papers,
                          .facts = w->facts,
-                         .n_facts = (int)(sizeof facts / sizeof *facts) - !w->mixture.n};
+                         .n_facts = (int)(sizeof facts / sizeof *facts) - !w->mixture.n,
+                         .files = files_of(run)};
 }
 
 static void words_close(Words *w) {

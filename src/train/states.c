@@ -99,7 +99,8 @@ static CkptSave save_of(const StatesSave *save, const Tensors *tensors) {
                     .texts = save->texts,
                     .n_texts = save->n_texts,
                     .facts = save->facts,
-                    .n_facts = save->n_facts};
+                    .n_facts = save->n_facts,
+                    .files = save->files};
 }
 
 bool try_states_save(Comm *comm, const Engine *engine, const StatesSave *save, Why *why) {

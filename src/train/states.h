@@ -21,6 +21,7 @@ typedef struct StatesSave {
   int64_t step;
   const CkptText *texts, *facts; /* rank 0's count */
   int n_texts, n_facts;
+  int files; /* CkptSave's */
 } StatesSave;
 
 /* All ranks; as try_ckpt_write. */

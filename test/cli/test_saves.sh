@@ -40,6 +40,35 @@ test_saves_of_what_is_offloaded() {
   expect_twins 2 memory.offload=moments memory.offload_folder=scratch device.kind=apart
 }
 
+# In several files, whatever ranks then read them; where one is gone the step before is gone on from.
+test_saves_in_several_files() {
+  write_run
+  expect_twins 2 $plain checkpoint.files=3
+  local files file
+  files=$(cd waits/checkpoints/step-00000010 && ls model-*)
+  expect_equal "$files" "$(printf 'model-0000%d-of-00003.h5\n' 1 2 3)"
+  for file in $(tail -n 2 <<< "$files"); do # the first holds the run file, which is another's
+    cmp waits/checkpoints/step-00000010/$file beside/checkpoints/step-00000010/$file
+  done
+  train 2 $plain run.folder=one checkpoint.every=9steps checkpoint.files=node
+  expect_equal "$(ls one/checkpoints/step-00000010)" "$(printf 'manifest.json\nmodel.h5')"
+  for file in beside one; do
+    expect_run 1 "$hpctrain" ckpt diff waits $file
+    expect_out '^changed   /run/config$'
+    expect_out '^1 of [0-9]+ datasets differ$'
+  done
+  expect_run 0 "$hpctrain" ckpt show waits
+  expect_out '^  model-00002-of-00003\.h5  [0-9.]+ kB, [0-9]+ datasets$'
+  expect_run 0 "$hpctrain" ckpt ls waits
+  expect_out '  3 files  newest$'
+  rm waits/checkpoints/step-00000010/model-00002-of-00003.h5
+  train 3 $plain run.folder=waits checkpoint.files=1
+  expect_err '^warn .*step-00000010 damaged: .*/model-00002-of-00003\.h5: No such file or directory$'
+  expect_out '^resume   waits/checkpoints/step-00000009'
+  expect_run 0 "$hpctrain" ckpt verify waits
+  [ -e waits/checkpoints/step-00000010/model.h5 ]
+}
+
 # Each save takes longer than several steps, and the last but one is waited for by the last.
 test_training_goes_on_while_a_slow_disk_writes() {
   write_run

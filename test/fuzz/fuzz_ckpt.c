@@ -3,6 +3,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <unistd.h>
 
 #include "src/base/file.h"
 #include "test/fuzz/fuzz.h"
@@ -48,20 +49,32 @@ static void try_case(const uint8_t *bytes, size_t n) {
   ckpt_close(c);
 }
 
-/* The file is made once, and its own manifest is the first case. */
-static int make_seeds(Arena *arena, FuzzBytes seeds[FUZZ_SEEDS]) {
-  Why why;
+static FuzzBytes manifest_of(Arena *arena, const char *folder) {
   size_t n;
-  comm = comm_self();
-  if (!case_save(comm, fuzz_folder(), STEP, &why)) fail(FAIL_MACHINE, "%s", why.text);
-  char *text = file_read(path_of("/manifest.json"), &n);
+  char *text = file_read(arena_printf(arena, "%s/step-%08d/manifest.json", folder, STEP), &n);
   uint8_t *copy = arena_alloc(arena, n);
   memcpy(copy, text, n);
   free(text);
-  seeds[0] = (FuzzBytes){copy, n};
+  return (FuzzBytes){copy, n};
+}
+
+/* Files are made once: one of all tensors, and beside it, under their own names, two of the same.  Their manifests are the first
+ * cases. */
+static int make_seeds(Arena *arena, FuzzBytes seeds[FUZZ_SEEDS]) {
+  static const char *const names[] = {"model-00001-of-00002.h5", "model-00002-of-00002.h5"};
+  const char *two = arena_printf(arena, "%s/two", fuzz_folder());
+  Why why;
+  comm = comm_self();
+  if (!case_save(comm, fuzz_folder(), STEP, &why) || !case_save_files(comm, two, STEP, 1, 2, &why))
+    fail(FAIL_MACHINE, "%s", why.text);
+  for (int i = 0; i < 2; i++)
+    CHECK(!link(arena_printf(arena, "%s/step-%08d/%s", two, STEP, names[i]),
+                arena_printf(arena, "%s/step-%08d/%s", fuzz_folder(), STEP, names[i])));
+  seeds[0] = manifest_of(arena, fuzz_folder());
+  seeds[2] = manifest_of(arena, two);
   seeds[1] = fuzz_text("{\"format\":\"hpctrain checkpoint\",\"version\":1,\"step\":3,\"facts\":{},\"files\":{\"model.h5\":0},"
                        "\"datasets\":{\"/model/cube\":{\"dtype\":\"f32\",\"shape\":[3,4,5],\"crc32c\":\"00000000\"}}}");
-  return 2;
+  return 3;
 }
 
 static const char *const words[] = {"\"dtype\":",
@@ -75,6 +88,9 @@ static const char *const words[] = {"\"dtype\":",
                                     "1152921504606846975",
                                     "\"/model/\":{",
                                     "\"/../model/cube\"",
+                                    "\"file\":\"model-00001-of-00002.h5\"",
+                                    "\"../model-00001-of-00002.h5\":",
+                                    "\"version\":2",
                                     "\"/run/yaml\"",
                                     "\"/\"",
                                     "[[[[[[[[[[[[[",

@@ -66,15 +66,19 @@ static inline void case_cut(Arena *arena, CkptTensor *t, int k, int rank, int si
 }
 
 /* threads 0: by MPI-IO; else directly, by so many. */
-static inline bool case_save_by(Comm *comm, const char *folder, int64_t step, int threads, Why *why) {
+static inline bool case_save_files(Comm *comm, const char *folder, int64_t step, int threads, int files, Why *why) {
   Arena *arena = arena_open();
   CkptTensor tensors[CKPT_CASES];
   memcpy(tensors, ckpt_case, sizeof tensors);
   for (int k = 0; k < CKPT_CASES; k++) case_cut(arena, &tensors[k], k, comm_rank(comm), comm_size(comm), step);
-  CkptSave save = {folder, step, tensors, CKPT_CASES, case_texts, 2, case_facts, 2, threads > 0, threads};
+  CkptSave save = {folder, step, tensors, CKPT_CASES, case_texts, 2, case_facts, 2, threads > 0, threads, files};
   bool ok = try_ckpt_write(comm, &save, why);
   arena_close(arena);
   return ok;
+}
+
+static inline bool case_save_by(Comm *comm, const char *folder, int64_t step, int threads, Why *why) {
+  return case_save_files(comm, folder, step, threads, 1, why);
 }
 
 static inline bool case_save(Comm *comm, const char *folder, int64_t step, Why *why) {

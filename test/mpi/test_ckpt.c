@@ -92,6 +92,55 @@ TEST(the_file_does_not_show_how_many_ranks_wrote_it) {
   comm_barrier(comm);
 }
 
+/* One of the files of step 3 in folder, on rank 0. */
+static uint64_t hash_in(const char *folder, const char *name) {
+  char path[4600];
+  snprintf(path, sizeof path, "%s/step-00000003/%s", folder, name);
+  return file_hash(path);
+}
+
+static void expect_files_like_one(int files) {
+  enum { BIG = 300 * 1001 };
+  Why why;
+  char one[4200], parts[4200], direct[4200], alone[4200], step[4300];
+  snprintf(one, sizeof one, "%s", shared("one-file"));
+  snprintf(parts, sizeof parts, "%s-%d", shared("parts"), files);
+  snprintf(direct, sizeof direct, "%s-%d", shared("direct"), files);
+  snprintf(alone, sizeof alone, "%s-%d", shared("alone"), files);
+  EXPECT(case_save(comm, one, 3, &why) && case_save_files(comm, parts, 3, 0, files, &why));
+  EXPECT(case_save_files(comm, direct, 3, 2, files, &why));
+  if (me == 0) EXPECT(case_save_files(self, alone, 3, 1, files, &why));
+  comm_barrier(comm);
+  snprintf(step, sizeof step, "%s/step-00000003", one);
+  Ckpt *a = open_whole(step);
+  snprintf(step, sizeof step, "%s/step-00000003", parts);
+  Ckpt *b = open_whole(step);
+  EXPECT(ckpt_files(a) == 1 && ckpt_files(b) == files && ckpt_n(a) == ckpt_n(b) && case_holds_all(b, 3));
+  for (int i = 0; i < ckpt_n(a); i++)
+    EXPECT(!strcmp(ckpt_at(a, i)->path, ckpt_at(b, i)->path) && ckpt_at(a, i)->crc32c == ckpt_at(b, i)->crc32c);
+  for (int i = 0; me == 0 && i < files; i++) {
+    int64_t nbytes;
+    const char *name = ckpt_file(b, i, &nbytes);
+    EXPECT(hash_in(parts, name) == hash_in(direct, name) && hash_in(parts, name) == hash_in(alone, name));
+  }
+  CkptLoad *load = ckpt_load_open(comm, b);
+  int64_t first = (int64_t)BIG * me / R, end = (int64_t)BIG * (me + 1) / R;
+  float *x = xmalloc(sizeof *x * BIG);
+  ckpt_load_read(load, "/model/big.weight", DT_F32, first, end - first, x);
+  EXPECT(try_ckpt_load_close(load, &why));
+  free(x);
+  ckpt_close(a);
+  ckpt_close(b);
+  comm_barrier(comm);
+}
+
+/* The same tensors and checksums, and in each of the files the same bytes, whoever wrote them and how; of more files than tensors
+ * some are empty. */
+TEST(several_files_hold_what_one_does) {
+  expect_files_like_one(2);
+  expect_files_like_one(CKPT_CASES + 3);
+}
+
 typedef struct Beside {
   const char *folder;
   int threads;

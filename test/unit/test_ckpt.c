@@ -120,6 +120,8 @@ TEST(bad_manifests_are_refused_before_the_file_is_looked_at) {
   save(1);
   CHECK(!truncate(in_folder("step-00000001/model.h5"), 0));
 #define HEAD "{\"format\":\"hpctrain checkpoint\",\"version\":1,\"step\":1,\"facts\":{},\"files\":{\"model.h5\":0},\"datasets\":"
+#define SEVERAL "{\"format\":\"hpctrain checkpoint\",\"version\":2,\"step\":1,\"facts\":{},\"files\":{"
+#define ROW "{\"dtype\":\"f32\",\"shape\":[1],\"crc32c\":\"00000000\",\"file\":"
   const struct {
     const char *text, *words;
   } bad[] = {
@@ -127,7 +129,7 @@ TEST(bad_manifests_are_refused_before_the_file_is_looked_at) {
       {"{", "manifest.json:1"},
       {"[]", "not the manifest of a checkpoint"},
       {"{\"format\":\"other\"}", "not the manifest of a checkpoint"},
-      {"{\"format\":\"hpctrain checkpoint\",\"version\":2}", "format version 2; this program reads version 1"},
+      {"{\"format\":\"hpctrain checkpoint\",\"version\":3}", "format version 3; this program reads version 1 and 2"},
       {"{\"format\":\"hpctrain checkpoint\",\"version\":1}", "is missing"},
       {"{\"format\":\"hpctrain checkpoint\",\"version\":1,\"step\":2,\"facts\":{},\"files\":{\"model.h5\":0},\"datasets\":{}}",
        "says step 2"},
@@ -138,6 +140,14 @@ TEST(bad_manifests_are_refused_before_the_file_is_looked_at) {
       {HEAD "{\"/a\":{\"dtype\":\"f99\",\"shape\":[1],\"crc32c\":\"00000000\"}}}", "dtype f99 is not known"},
       {HEAD "{\"/a\":{\"dtype\":\"f32\",\"shape\":[1],\"crc32c\":\"0000000g\"}}}", "crc32c is bad"},
       {HEAD "{\"a\":{}}}", "bad name 'a'"},
+      {SEVERAL "\"model-00001-of-00002.h5\":0,\"../x.h5\":0},\"datasets\":{}}", "files: model-00002-of-00002.h5 is missing"},
+      {SEVERAL "\"model-00001-of-00002.h5\":0,\"model-00002-of-00002.h5\":-1},\"datasets\":{}}",
+       "model-00002-of-00002.h5 is missing"},
+      {SEVERAL "},\"datasets\":{}}", "0 files"},
+      {SEVERAL "\"model-00001-of-00002.h5\":0,\"model-00002-of-00002.h5\":0},\"datasets\":{\"/a\":" ROW "\"model.h5\"}}}",
+       "dataset '/a': its file is none"},
+      {SEVERAL "\"model-00001-of-00002.h5\":0,\"model-00002-of-00002.h5\":0},\"datasets\":{\"/a\":" ROW "1}}}",
+       "dataset '/a': its file is none"},
   };
   for (size_t i = 0; i < sizeof bad / sizeof *bad; i++) {
     CHECK(try_file_write(in_folder("step-00000001/manifest.json"), bad[i].text, strlen(bad[i].text), NULL));

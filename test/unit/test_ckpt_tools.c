@@ -165,6 +165,35 @@ TEST(a_copy_is_the_same_bytes) {
   ckpt_close(c);
 }
 
+/* Three files: each that is damaged, longer or missing is named, and a copy has them all. */
+TEST(of_several_files_the_damaged_one_is_named) {
+  Why why;
+  Seen seen = {.n = 0};
+  EXPECT(case_save_files(comm, in_folder("a"), 5, 1, 3, &why));
+  Ckpt *c = open_step("a/step-00000005");
+  EXPECT(ckpt_files(c) == 3 && try_ckpt_copy(c, in_folder("archive"), 2, &why));
+  Ckpt *copy = open_step("archive/step-00000005");
+  EXPECT(ckpt_diff(c, copy, see, &seen) == 0 && ckpt_nbytes(c) == ckpt_nbytes(copy));
+  ckpt_close(copy);
+  for (int i = 0; i < ckpt_n(c); i++) {
+    const CkptEntry *e = ckpt_at(c, i);
+    int64_t offset, nbytes;
+    char path[4200], moved[4200];
+    snprintf(path, sizeof path, "%s/%s", in_folder("a/step-00000005"), ckpt_file(c, e->file, &nbytes));
+    snprintf(moved, sizeof moved, "%s", in_folder("moved"));
+    CHECK(try_ckpt_locate(c, e, &offset, NULL));
+    flip_bit(path, offset, 1);
+    EXPECT(!try_ckpt_verify(c, 0, 1, 2, &why) && strstr(why.text, e->path) && strstr(why.text, ckpt_file(c, e->file, &nbytes)));
+    flip_bit(path, offset, 1);
+    CHECK(!rename(path, moved));
+    EXPECT(!try_ckpt_open(in_folder("a/step-00000005"), &why) && strstr(why.text, path) && strstr(why.text, "No such file"));
+    CHECK(!rename(moved, path) && !truncate(path, nbytes + 1));
+    EXPECT(!try_ckpt_open(in_folder("a/step-00000005"), &why) && strstr(why.text, path) && strstr(why.text, "manifest"));
+    CHECK(!truncate(path, nbytes));
+  }
+  ckpt_close(c);
+}
+
 TEST(a_damaged_step_is_not_copied) {
   Why why;
   int64_t offset;
