@@ -12,7 +12,7 @@ _Static_assert(__BYTE_ORDER__ == __ORDER_LITTLE_ENDIAN__, "token files are littl
 /* Header: magic, version, count, zeros. */
 enum { TOKEN_HEADER_INTS = 256, TOKEN_HEADER_BYTES = 1024 };
 
-/* Where in the header a note lies: its magic and version, the vocabulary, and two hashes of 32 bytes. */
+/* Where in the header a note lies: its magic and version, the vocabulary, 1 if marks lie beside, and two hashes of 32 bytes. */
 enum { TOKEN_NOTE_AT = 8, TOKEN_NOTE_TOKENIZER = 16, TOKEN_NOTE_JOB = 24, TOKEN_NOTE_HASH = 32, TOKEN_NOTE_VERSION = 1 };
 static const int32_t token_note_magic = 0x6e747068; /* "hptn" */
 

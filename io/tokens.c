@@ -15,8 +15,10 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
+#include "io/h5_tokens.h"
 #include "io/megatron.h"
 #include "io/token_file.h"
+#include "io/token_marks.h"
 #include "src/base/arena.h"
 #include "src/base/rng.h"
 #include "src/base/utf8.h"
@@ -27,10 +29,12 @@ typedef struct File {
   const unsigned char *map; /* NULL for an empty file */
   size_t nbytes;            /* mapped */
   int64_t start, n;         /* ids: before this file, in it */
-  int width, header;        /* bytes */
+  int width;                /* bytes of an id */
+  int64_t header;           /* bytes before the first */
   bool noted;
   TokenNote note;
   MegatronIndex index; /* where documents begin, if the format tells */
+  TokenMarks marks;    /* beside it, if there are any */
 } File;
 
 struct Tokens {
@@ -52,7 +56,6 @@ static const struct {
     {"\xa3\xd9\x34\x01", 4, "an llm.c model"},           /* 20240803 */
     {"MMIDIDX", 7, "a Megatron index; the ids are in the .bin beside it"},
     {"\x93NUMPY", 6, "a NumPy array"},
-    {"\x89HDF", 4, "an HDF5 file"},
     {"PK\3\4", 4, "a zip archive"},
     {"\x1f\x8b", 2, "compressed with gzip"},
     {"\x28\xb5\x2f\xfd", 4, "compressed with zstd"},
@@ -81,8 +84,9 @@ typedef struct Look {
   int32_t start[TOKEN_HEADER_INTS];
   size_t n; /* bytes of start that the file has */
   uint64_t size;
-  int width;       /* that was asked for, or 0 */
-  char *neighbour; /* PATH.idx of PATH.bin, or NULL */
+  int width;           /* that was asked for, or 0 */
+  const char *dataset; /* the same of HDF5 */
+  char *neighbour;     /* PATH.idx of PATH.bin, or NULL */
 } Look;
 
 static bool is_llmc(const Look *look) { return look->n >= 4 && token_format(look->start[0]); }
@@ -126,11 +130,26 @@ static bool read_megatron(File *f, const Look *look, Why *why) {
   return true;
 }
 
+static bool is_h5(const Look *look) { return look->n >= 8 && !memcmp(look->start, "\x89HDF\r\n\x1a\n", 8); }
+
+static bool read_h5(File *f, const Look *look, Why *why) {
+  H5Tokens found;
+  if (!try_h5_tokens(f->path, look->size, look->dataset, &found, why) || !check_width(f, look->width, found.width, why))
+    return false;
+  f->width = found.width;
+  f->header = found.offset;
+  f->n = found.n;
+  return true;
+}
+
 static bool is_any(const Look *look) { return look; }
 
 static bool read_bare(File *f, const Look *look, Why *why) {
   const char *start = (const char *)look->start;
   int width = look->width;
+  if (token_marks_is(f->path))
+    return why_not(why, "%s holds the marks of the token file beside it\nhelp: a pattern that leaves it out, such as *.bin",
+                   f->path);
   if (!check_foreign((const unsigned char *)start, look->n, f->path, why)) return false;
   if (!width && looks_text(start, look->n))
     return why_not(why, "%s is text, no token file\nhelp: hpctrain tokenize --tokenizer T %s --out PREFIX makes token files of it",
@@ -149,7 +168,7 @@ static bool read_bare(File *f, const Look *look, Why *why) {
 static const struct {
   bool (*is)(const Look *look);
   bool (*read)(File *f, const Look *look, Why *why);
-} formats[] = {{is_llmc, read_llmc}, {is_megatron, read_megatron}, {is_any, read_bare}};
+} formats[] = {{is_llmc, read_llmc}, {is_megatron, read_megatron}, {is_h5, read_h5}, {is_any, read_bare}};
 
 static bool read_layout(File *f, const Look *look, Why *why) {
   int i = 0;
@@ -167,9 +186,9 @@ static char *index_path(const char *path) {
   return copy;
 }
 
-static bool map_file(File *f, int fd, int width, Why *why) {
+static bool map_file(File *f, int fd, const TokensAsk *ask, Why *why) {
   struct stat info;
-  Look look = {.width = width};
+  Look look = {.width = ask->width, .dataset = ask->dataset};
   if (fstat(fd, &info)) return why_not(why, "%s: %s", f->path, strerror(errno));
   if (!S_ISREG(info.st_mode)) return why_not(why, "%s: not a plain file", f->path);
   ssize_t n = pread(fd, look.start, sizeof look.start, 0);
@@ -195,21 +214,29 @@ static bool map_file(File *f, int fd, int width, Why *why) {
 static void close_file(File *f) {
   if (f->map) munmap((void *)f->map, f->nbytes);
   megatron_close(&f->index);
+  token_marks_close(&f->marks);
 }
 
-static bool add_file(Tokens *t, const char *path, int width, Why *why) {
-  File f = {.path = arena_strdup(t->arena, path), .start = t->n};
-  int fd = open(path, O_RDONLY | O_CLOEXEC);
-  if (fd < 0) return why_not(why, "%s: %s", path, strerror(errno));
-  bool ok = map_file(&f, fd, width, why);
-  close(fd);
-  if (!ok) return false;
-  if (f.noted && f.note.vocab > t->vocab) {
-    close_file(&f);
+/* What its ids are read with: within the vocabulary by its note, and with all marks that its note promises. */
+static bool check_beside(const Tokens *t, File *f, Why *why) {
+  if (f->noted && f->note.vocab > t->vocab)
     return why_not(why,
                    "%s: made by a tokenizer of %" PRId64 " ids, but the vocabulary ends at %" PRId64
                    "\nhelp: a model with that vocabulary, or tokens of the model's own tokenizer",
-                   path, f.note.vocab, t->vocab - 1);
+                   f->path, f->note.vocab, t->vocab - 1);
+  return try_token_marks_open(f->path, f->n, f->noted && f->note.marked, &f->marks, why);
+}
+
+static bool add_file(Tokens *t, const char *path, const TokensAsk *ask, Why *why) {
+  File f = {.path = arena_strdup(t->arena, path), .start = t->n};
+  int fd = open(path, O_RDONLY | O_CLOEXEC);
+  if (fd < 0) return why_not(why, "%s: %s", path, strerror(errno));
+  bool ok = map_file(&f, fd, ask, why);
+  close(fd);
+  if (!ok) return false;
+  if (!check_beside(t, &f, why)) {
+    close_file(&f);
+    return false;
   }
   vec_push(t->arena, &t->files, f);
   t->n += f.n; /* a file is under 2^63 bytes, and so are all that one process can map */
@@ -218,25 +245,25 @@ static bool add_file(Tokens *t, const char *path, int width, Why *why) {
 
 static int by_bytes(const void *a, const void *b) { return strcmp(*(char *const *)a, *(char *const *)b); }
 
-static bool add_pattern(Tokens *t, const char *pattern, int width, Why *why) {
+static bool add_pattern(Tokens *t, const char *pattern, const TokensAsk *ask, Why *why) {
   glob_t found;
   int rc = glob(pattern, GLOB_ERR | GLOB_NOSORT | GLOB_TILDE, NULL, &found);
   if (rc == GLOB_NOMATCH) return why_not(why, "%s: no such file\nhelp: check data.train and data.val", pattern);
   if (rc) return why_not(why, "%s: its folder cannot be read: %s", pattern, rc == GLOB_NOSPACE ? "out of memory" : strerror(errno));
   qsort(found.gl_pathv, found.gl_pathc, sizeof *found.gl_pathv, by_bytes);
   bool ok = true;
-  for (size_t i = 0; ok && i < found.gl_pathc; i++) ok = add_file(t, found.gl_pathv[i], width, why);
+  for (size_t i = 0; ok && i < found.gl_pathc; i++) ok = add_file(t, found.gl_pathv[i], ask, why);
   globfree(&found);
   return ok;
 }
 
-bool try_tokens_open(const char *const *patterns, int n_patterns, int width, int64_t vocab, Tokens **tokens, Why *why) {
-  CHECK((width == 0 || width == 2 || width == 4) && vocab > 0 && vocab <= INT32_MAX);
+bool try_tokens_open(const char *const *patterns, int n_patterns, const TokensAsk *ask, Tokens **tokens, Why *why) {
+  CHECK((ask->width == 0 || ask->width == 2 || ask->width == 4) && ask->vocab > 0 && ask->vocab <= INT32_MAX);
   Arena *arena = arena_open();
   Tokens *t = arena_new(arena, Tokens);
-  *t = (Tokens){.arena = arena, .vocab = vocab};
+  *t = (Tokens){.arena = arena, .vocab = ask->vocab};
   bool ok = true;
-  for (int i = 0; ok && i < n_patterns; i++) ok = add_pattern(t, patterns[i], width, why);
+  for (int i = 0; ok && i < n_patterns; i++) ok = add_pattern(t, patterns[i], ask, why);
   if (!ok) {
     tokens_close(t);
     t = NULL;
@@ -245,10 +272,10 @@ bool try_tokens_open(const char *const *patterns, int n_patterns, int width, int
   return ok;
 }
 
-Tokens *tokens_open(const char *const *patterns, int n_patterns, int width, int64_t vocab) {
+Tokens *tokens_open(const char *const *patterns, int n_patterns, const TokensAsk *ask) {
   Tokens *t;
   Why why;
-  if (!try_tokens_open(patterns, n_patterns, width, vocab, &t, &why)) fail(FAIL_INPUT, "%s", why.text);
+  if (!try_tokens_open(patterns, n_patterns, ask, &t, &why)) fail(FAIL_INPUT, "%s", why.text);
   return t;
 }
 
@@ -294,68 +321,110 @@ static int find_file(const Tokens *t, int64_t at) {
 
 const char *tokens_file(const Tokens *t, int64_t i, int64_t S) { return t->files.at[find_file(t, i * S)].path; }
 
-static _Noreturn void fail_id(const Tokens *t, const File *f, int64_t at, uint32_t id) {
-  fail(FAIL_INPUT,
-       "%s: token %" PRId64 " is %" PRIu32 ", but the vocabulary ends at %" PRId64
-       "\nhelp: these tokens are from another tokenizer%s",
-       f->path, at, id, t->vocab - 1, f->header ? "" : ", or data.dtype is wrong");
+/* Copies n ids of this width; gives how many there are before the first that is none. */
+static inline int64_t copy_width(const unsigned char *at, int64_t n, uint64_t vocab, int32_t *out, size_t width) {
+  for (int64_t i = 0; i < n; i++) {
+    uint64_t id = 0;
+    memcpy(&id, at + (size_t)i * width, width);
+    if (id >= vocab) return i;
+    out[i] = (int32_t)id;
+  }
+  return n;
+}
+
+static int64_t copy_any(const unsigned char *at, int64_t n, uint64_t vocab, int32_t *out, int width) {
+  switch (width) { /* so that each is compiled with its own */
+  case 1:
+    return copy_width(at, n, vocab, out, 1);
+  case 2:
+    return copy_width(at, n, vocab, out, 2);
+  case 4:
+    return copy_width(at, n, vocab, out, 4);
+  default:
+    return copy_width(at, n, vocab, out, 8);
+  }
 }
 
 /* Ids from … from+n-1 of one file. */
-static void copy_ids(const Tokens *t, const File *f, int64_t from, int64_t n, int32_t *out) {
+static bool copy_ids(const Tokens *t, const File *f, int64_t from, int64_t n, int32_t *out, Why *why) {
   const unsigned char *at = f->map + f->header + from * f->width;
-  for (int64_t i = 0; i < n; i++) {
-    uint16_t narrow;
-    uint32_t id;
-    if (f->width == 2) {
-      memcpy(&narrow, at + 2 * i, 2);
-      id = narrow;
-    } else {
-      memcpy(&id, at + 4 * i, 4);
-    }
-    if (id >= t->vocab) fail_id(t, f, from + i, id);
-    out[i] = (int32_t)id;
+  int64_t good = copy_any(at, n, (uint64_t)t->vocab, out, f->width);
+  if (good == n) return true;
+  uint64_t id = 0;
+  memcpy(&id, at + good * f->width, (size_t)f->width);
+  return why_not(why,
+                 "%s: token %" PRId64 " is %" PRIu64 ", but the vocabulary ends at %" PRId64
+                 "\nhelp: these tokens are from another tokenizer%s",
+                 f->path, from + good, id, t->vocab - 1, f->header ? "" : ", or data.dtype is wrong");
+}
+
+/* Of the range from `at` on: which of its `left` ids the file that holds `at` has. */
+typedef struct Run {
+  const File *file;
+  int64_t from, n;
+} Run;
+
+static Run run_at(const Tokens *t, int64_t at, int64_t left) {
+  const File *f = &t->files.at[find_file(t, at)];
+  int64_t from = at - f->start;
+  return (Run){f, from, f->n - from < left ? f->n - from : left};
+}
+
+bool try_tokens_read(const Tokens *t, int64_t at, int64_t n, int32_t *out, Why *why) {
+  CHECK(at >= 0 && n >= 0 && n <= t->n - at);
+  for (int64_t done = 0; done < n;) {
+    Run r = run_at(t, at + done, n - done);
+    if (!copy_ids(t, r.file, r.from, r.n, out + done, why)) return false;
+    done += r.n;
   }
+  return true;
+}
+
+bool try_tokens_marks(const Tokens *t, int64_t at, int64_t n, uint8_t *out, Why *why) {
+  CHECK(at >= 0 && n >= 0 && n <= t->n - at);
+  for (int64_t done = 0; done < n;) {
+    Run r = run_at(t, at + done, n - done);
+    if (!try_token_marks_read(&r.file->marks, r.from, r.n, out + done, why)) return false;
+    done += r.n;
+  }
+  return true;
 }
 
 void tokens_sample(const Tokens *t, int64_t i, int64_t S, int32_t *out) {
+  Why why;
   CHECK(S > 0 && i >= 0 && i < (t->n - 1) / S);
-  int64_t at = i * S, left = S + 1;
-  for (int k = find_file(t, at); left; k++) {
-    const File *f = &t->files.at[k];
-    int64_t from = at - f->start, take = f->n - from < left ? f->n - from : left;
-    copy_ids(t, f, from, take, out);
-    at += take;
-    out += take;
-    left -= take;
-  }
+  if (!try_tokens_read(t, i * S, S + 1, out, &why)) fail(FAIL_INPUT, "%s", why.text);
+}
+
+bool tokens_marked(const Tokens *t) {
+  for (int i = 0; i < t->files.n; i++)
+    if (t->files.at[i].marks.map) return true;
+  return false;
 }
 
 bool tokens_indexed(const Tokens *t) {
   for (int i = 0; i < t->files.n; i++)
-    if (t->files.at[i].index.map) return true;
+    if (t->files.at[i].index.map || (t->files.at[i].noted && t->files.at[i].note.marked)) return true;
   return false;
 }
 
-/* Marks where documents of one file's ids from … from+n-1 begin. */
-static void mark_indexed(const File *f, int64_t from, int64_t n, int32_t at, int32_t *starts) {
+/* Notes where documents of one file's ids from … from+n-1 begin, by its index. */
+static void note_indexed(const File *f, int64_t from, int64_t n, int32_t at, int32_t *starts) {
   if (!f->index.map) return;
   for (int64_t here = megatron_next(&f->index, from - 1); here < from + n; here = megatron_next(&f->index, here))
     starts[at + here - from] = at + (int32_t)(here - from);
 }
 
-void tokens_starts(const Tokens *t, int64_t i, int64_t S, int64_t end, const int32_t *ids, int32_t *starts) {
+void tokens_starts(const Tokens *t, int64_t i, int64_t S, int64_t end, const int32_t *ids, const uint8_t *marks, int32_t *starts) {
   CHECK(S > 0 && S < INT32_MAX && i >= 0 && i < (t->n - 1) / S);
   memset(starts, 0, sizeof *starts * (size_t)(S + 1));
-  int64_t at = 0;
-  for (int k = find_file(t, i * S); at <= S; k++) {
-    const File *f = &t->files.at[k];
-    int64_t from = i * S + at - f->start, take = f->n - from < S + 1 - at ? f->n - from : S + 1 - at;
-    mark_indexed(f, from, take, (int32_t)at, starts);
-    at += take;
+  for (int64_t at = 0; at <= S;) {
+    Run r = run_at(t, i * S + at, S + 1 - at);
+    note_indexed(r.file, r.from, r.n, (int32_t)at, starts);
+    at += r.n;
   }
   for (int32_t s = 1; s <= S; s++)
-    if (!starts[s]) starts[s] = ids[s - 1] == end ? s : starts[s - 1];
+    if (!starts[s]) starts[s] = ids[s - 1] == end || (marks && marks[s] & TOKEN_BEGINS) ? s : starts[s - 1];
 }
 
 /* --- order -------------------------------------------------------------------------------------------------------------- */

@@ -2,8 +2,10 @@
 /* Token data: files of token ids, memory-mapped and read as one stream; which sample comes when; and the writer.
  *
  * A file is llm.c's (256 little-endian int32: magic 20240520, version 1, count, then uint16 ids; or magic 20240801, version 7,
- * count, uint32 ids; its size must match exactly), Megatron's (megatron.h) or headerless: then its width must be told.  Those made
- * here say in the rest of the header, which llm.c does not look at, by which tokenizer (TokenNote). */
+ * count, uint32 ids; its size must match exactly), Megatron's (megatron.h), HDF5 (h5_tokens.h) or headerless: then its width must
+ * be told.  Those made
+ * here say in the rest of the header, which llm.c does not look at, by which tokenizer (TokenNote).  Beside it may lie marks, a
+ * byte an id (token_marks.h): which ids count as labels, and where documents begin. */
 #ifndef IO_TOKENS_H
 #define IO_TOKENS_H
 
@@ -17,17 +19,23 @@ typedef struct TokenNote {
   int64_t vocab;      /* ids are below; 0: not known, and then nothing is noted */
   char tokenizer[65]; /* tokenizer_hash */
   char job[65];       /* of the texts and settings, in the same form: the same job makes the same file */
+  bool marked;        /* marks lie beside it, those of documents among them */
 } TokenNote;
 
 /* --- reading ------------------------------------------------------------------------------------------------------------ */
 
 typedef struct Tokens Tokens;
 
-/* Files by patterns (glob), pattern after pattern, the matches of each in byte order of their paths.  width is the bytes of
- * an id in headerless files (2 or 4, from data.dtype), 0 when not told; vocab is the bound on ids.  Every file's header and
+typedef struct TokensAsk {
+  int width;           /* bytes of an id in headerless files: 2 or 4, 0 when not told */
+  int64_t vocab;       /* ids are below */
+  const char *dataset; /* of HDF5 files */
+} TokensAsk;
+
+/* Files by patterns (glob), pattern after pattern, the matches of each in byte order of their paths.  Every file's header and
  * size are checked here, its ids when they are read.  Input errors name the file. */
-Tokens *tokens_open(const char *const *patterns, int n_patterns, int width, int64_t vocab);
-bool try_tokens_open(const char *const *patterns, int n_patterns, int width, int64_t vocab, Tokens **tokens, Why *why);
+Tokens *tokens_open(const char *const *patterns, int n_patterns, const TokensAsk *ask);
+bool try_tokens_open(const char *const *patterns, int n_patterns, const TokensAsk *ask, Tokens **tokens, Why *why);
 void tokens_close(Tokens *t); /* NULL is fine */
 
 int64_t tokens_n(const Tokens *t); /* ids in all files */
@@ -45,10 +53,20 @@ const char *tokens_file(const Tokens *t, int64_t i, int64_t S);
  * outside the vocabulary is an input error with file and position.  Threads may read at once. */
 void tokens_sample(const Tokens *t, int64_t i, int64_t S, int32_t *out);
 
-/* Where the documents of sample i lie, whose S+1 ids these are: starts[s] (S+1) is the position where that of position s begins.
- * One ends behind each id `end` (-1: there is none) and where an index beside the file says so; a file's end alone ends none. */
-void tokens_starts(const Tokens *t, int64_t i, int64_t S, int64_t end, const int32_t *ids, int32_t *starts);
-bool tokens_indexed(const Tokens *t); /* some file has such an index */
+/* The same of ids at … at+n-1, all of which are there; false, with what tokens_sample would say. */
+bool try_tokens_read(const Tokens *t, int64_t at, int64_t n, int32_t *out, Why *why);
+
+/* Bits of an id's mark. */
+enum { TOKEN_COUNTS = 1 /* as a label */, TOKEN_BEGINS = 2 /* a document */ };
+/* Marks of ids at … at+n-1; a file without them counts whole and tells of no document.  False: one is no mark. */
+bool try_tokens_marks(const Tokens *t, int64_t at, int64_t n, uint8_t *marks, Why *why);
+bool tokens_marked(const Tokens *t); /* some file has them */
+
+/* Where the documents of sample i lie, whose S+1 ids these are, and their marks (NULL: there are none): starts[s] (S+1) is the
+ * position where that of position s begins.  One ends behind each id `end` (-1: there is none) and where an index beside the file
+ * or a mark says so; a file's end alone ends none. */
+void tokens_starts(const Tokens *t, int64_t i, int64_t S, int64_t end, const int32_t *ids, const uint8_t *marks, int32_t *starts);
+bool tokens_indexed(const Tokens *t); /* some file has such an index, or by its note such marks */
 
 /* --- which samples, in which order -------------------------------------------------------------------------------------- */
 
@@ -72,6 +90,8 @@ typedef struct TokensWriter TokensWriter;
 TokensWriter *tokens_writer_open(const char *path, int width);
 void tokens_writer_note(TokensWriter *w, const TokenNote *note); /* before close */
 void tokens_writer_add(TokensWriter *w, const int32_t *ids, int64_t n);
+/* The same with a mark each, for all ids or none; they are written beside, and are whole before the file is there. */
+void tokens_writer_add_marked(TokensWriter *w, const int32_t *ids, const uint8_t *marks, int64_t n);
 void tokens_writer_close(TokensWriter *w);
 
 /* Whether a file is there already: not at all, or torn; whole and of this job, with its number of ids; or another. */

@@ -3,7 +3,7 @@
 # Checks the shape of the tree and prints what breaks it, "FILE:LINE: why"; ends with 1 when there is something.
 #   test/layers.sh [ROOT]        all checks; ROOT is the top of the sources
 #   test/layers.sh ROOT CHECK…   of includes, models, licence, length, lists, format
-# includes: both columns of the table of rooms in ARCHITECTURE.md.  models: only src/model, io/names, io/hf_fields.c and io/tok_families.c know a model by
+# includes: both columns of the table of rooms in ARCHITECTURE.md.  models: only src/model, io/names, io/hf_fields.c and io/tok_families.c and io/chat_templates.c know a model by
 # name (comments and examples in the help apart).  licence: an SPDX line in every source.  length: at most 800 lines, but for Makefile.am, which lists files.  lists:
 # every source, script and case is in Makefile.am, every test program in test/plan too.  format: clang-format 14 changes nothing (another
 # version formats otherwise, so without 14 this check only says that it did not run).
@@ -76,7 +76,7 @@ check_includes() {
 }
 
 check_models() {
-  find src kernels io \( -name '*.[ch]' -o -name '*.cu' \) ! -path 'src/model/*' ! -path 'io/names.?' ! -path io/hf_fields.c ! -path io/tok_families.c | sort | xargs awk '
+  find src kernels io \( -name '*.[ch]' -o -name '*.cu' \) ! -path 'src/model/*' ! -path 'io/names.?' ! -path io/hf_fields.c ! -path io/tok_families.c ! -path io/chat_templates.c | sort | xargs awk '
     {
       text = tolower($0)
       gsub(/\.example = "[^"]*"/, "", text)
@@ -84,7 +84,7 @@ check_models() {
       gsub(/\/\*([^*]|\*[^\/])*\*\//, "", text)
       inside = sub(/\/\*.*/, "", text)
       if (match(text, /(^|[^a-z])(llama|mistral|mixtral|qwen|gpt|gemma|falcon|deepseek|phi)[0-9]*([^a-z]|$)/))
-        print FILENAME ":" FNR ": names a model; src/model, io/names, io/hf_fields.c and io/tok_families.c know models, nothing else does"
+        print FILENAME ":" FNR ": names a model; src/model, io/names, io/hf_fields.c, io/tok_families.c and io/chat_templates.c know models, nothing else does"
     }'
 }
 

@@ -27,6 +27,7 @@ bool words_take_flag(int *argc, char **argv, const char *name);
 /* An input error for a word section.key=value that begins with none of `used`: the command would not look at it. */
 void words_refuse_keys(const char *command, int argc, char **argv, const char *const *used);
 
+int cmd_bench(int argc, char **argv);
 int cmd_check(int argc, char **argv);
 int cmd_ckpt(int argc, char **argv);
 int cmd_config(int argc, char **argv);

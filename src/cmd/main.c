@@ -64,6 +64,9 @@ const Command commands[] = {
      true, cmd_export},
     {"ir", "inspect", RUN_WORDS " [--after=STAGE] [--program=NAME] [--ranks N]",
      "the run's programs after a stage of the compiler: model recompute shard simplify accumulate schedule fuse", false, cmd_ir},
+    {"bench", "inspect", "data " RUN_WORDS " [--seconds N]",
+     "how fast the run's data come by themselves, when the first batch is there, where the time goes, and what the run takes", true,
+     cmd_bench},
     {"verify", "inspect", "HF_DIR REFERENCE.safetensors [--train FILE.json] [--passes N] [--dump FILE] [section.key=value ...]",
      "a model's logits, gradients and first training steps against a reference's", true, cmd_verify},
 };

@@ -53,7 +53,7 @@ static void check_data(const Prospect *p) {
            config_total_steps(c, 1));
     return;
   }
-  Data *data = data_open(p->arena, c, p->model.vocab);
+  Data *data = data_open(p->arena, c, NULL, p->model.vocab);
   Text warnings = {0};
   Tokenizer *t = data_tokenizer(data, c, p->model.vocab, &warnings);
   if (warnings.n) fprintf(stderr, "warn   %s", warnings.at);
@@ -65,6 +65,7 @@ static void check_data(const Prospect *p) {
          (double)steps * (double)p->batch.sequences / (double)epoch);
   Text sources = {0};
   data_sources(data, steps, p->batch.sequences, &sources);
+  data_marks(data, &sources);
   for (char *line = sources.n ? strtok(sources.at, "\n") : NULL; line; line = strtok(NULL, "\n")) printf("       %s\n", line);
   text_close(&sources);
   for (int i = 0; i < data_vals(data); i++)

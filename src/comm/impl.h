@@ -152,9 +152,6 @@ void watch_lock(Comm *comm);
 void watch_unlock(Comm *comm);
 void watch_close(Comm *comm); /* all ranks */
 
-/* Ends the job when it cannot.  Signals are the job's thread's. */
-void thread_start(pthread_t *thread, void *(*body)(void *self), void *self);
-
 /* --- meter.c ------------------------------------------------------------------------------------------------------------ */
 
 typedef struct Meter Meter;

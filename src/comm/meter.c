@@ -11,6 +11,7 @@
 
 #include "src/base/arena.h"
 #include "src/base/clock.h"
+#include "src/base/thread.h"
 #include "src/comm/impl.h"
 
 static const double EVERY = 0.002, FAR = 0.02; /* seconds */

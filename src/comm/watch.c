@@ -11,7 +11,6 @@
 
 #include <math.h>
 #include <pthread.h>
-#include <signal.h>
 #include <stdarg.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -20,6 +19,7 @@
 
 #include "src/base/arena.h"
 #include "src/base/clock.h"
+#include "src/base/thread.h"
 
 enum { WATCHERS = 2 };
 static const double LOOKS = 8, LOOK_MOST = 1; /* in a timeout; seconds from one to the next */
@@ -244,15 +244,6 @@ static void choose(Watch *w) {
   w->nwatchers = WATCHERS;
   w->me = w->comm->rank == 0 ? 0 : w->comm->rank == w->watchers[1] ? 1 : -1;
   w->others = w->me >= 0 ? n - 1 : 0;
-}
-
-void thread_start(pthread_t *thread, void *(*body)(void *self), void *self) {
-  sigset_t all, before;
-  sigfillset(&all);
-  CHECK(pthread_sigmask(SIG_SETMASK, &all, &before) == 0);
-  int error = pthread_create(thread, NULL, body, self);
-  CHECK(pthread_sigmask(SIG_SETMASK, &before, NULL) == 0);
-  if (error) fail(FAIL_MACHINE, "a thread cannot be started: %s\nhelp: a larger limit of processes (ulimit -u)", strerror(error));
 }
 
 static void start(Watch *w) {

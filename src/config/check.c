@@ -208,6 +208,39 @@ static void check_mixture(Config *c, Problems *p) {
          "sources of a mixture have epochs of their own");
 }
 
+bool config_is_json(const char *path) {
+  static const char *const endings[] = {".jsonl", ".ndjson"};
+  size_t n = strlen(path);
+  for (size_t i = 0; i < sizeof endings / sizeof *endings; i++) {
+    size_t m = strlen(endings[i]);
+    if (n > m && !strcmp(path + n - m, endings[i])) return true;
+  }
+  return false;
+}
+
+static bool has_json(const DataSets *sets) {
+  for (int i = 0; i < sets->n; i++)
+    if (config_is_json(sets->at[i].path.text)) return true;
+  return false;
+}
+
+/* How conversations are written and what of them counts is never guessed; token files of them have it settled. */
+static void check_chat(Config *c, Problems *p) {
+  static const char *const settle[] = {"data.chat_template", "data.train_on_inputs"};
+  bool chat = known(c, "data.format") && c->data.format == DATA_CHAT;
+  bool json = has_json(&c->data.train) || (known(c, "data.val") && has_json(&c->data.val));
+  for (int i = 0; i < 2; i++) {
+    check_unused(c, p, settle[i], chat && json,
+                 chat ? "token files have it settled; it is for *.jsonl and *.ndjson" : "it is for data.format: chat");
+    if (chat && json && unset(c, settle[i]))
+      tell(c, p, "data.format", arena_printf(p->arena, "needs '%s'", settle[i]),
+           i ? "train_on_inputs: false, where only answers count" : "that of the model; hpctrain help tokenize names all",
+           "conversations without what settles them");
+  }
+  check_unused(c, p, "data.too_long", chat, "it is for data.format: chat");
+  check_unused(c, p, "data.document_end", !chat, "conversations say themselves where they end");
+}
+
 /* What one item of a list contradicts itself in. */
 static void check_items(Config *c, Problems *p) {
   const char *labels[] = {[GROUP_LR_FACTOR] = "lr_factor", [GROUP_WEIGHT_DECAY] = "weight_decay"};
@@ -298,6 +331,7 @@ void check_combinations(Config *c, Problems *p) {
   check_optimizer(c, p);
   check_items(c, p);
   if (known(c, "data.train")) check_mixture(c, p);
+  if (known(c, "data.train")) check_chat(c, p);
   check_health(c, p);
   static const char *const of_files[] = {"model.rename", "model.fresh", "model.skip"};
   for (int i = 0; i < 3; i++) check_unused(c, p, of_files[i], !unset(c, "model.from"), "it is about the files of model.from");

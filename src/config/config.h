@@ -69,6 +69,7 @@ typedef struct Renames {
 } Renames;
 
 /* Values of the keys that are one word of a list, in the order of the lists in keys.c. */
+typedef enum DataFormat { DATA_TOKENS, DATA_CHAT } DataFormat;
 typedef enum DataType { DATA_AUTO, DATA_UINT16, DATA_UINT32 } DataType;
 typedef enum Schedule { SCHEDULE_CONSTANT, SCHEDULE_LINEAR, SCHEDULE_COSINE, SCHEDULE_WSD } Schedule;
 typedef enum Strategy {
@@ -124,7 +125,11 @@ typedef struct Config {
     Patterns fresh, skip;
   } model;
   struct {
-    DataSets train, val; /* val.n is 0 when there is none */
+    DataSets train, val;       /* val.n is 0 when there is none */
+    int format, too_long;      /* DataFormat; DocumentsLong of src/train/documents.h */
+    const char *chat_template; /* of io/chat.h, or NULL */
+    bool train_on_inputs;
+    const char *hdf5_dataset;
     int dtype;
     const char *tokenizer, *tokenizer_pattern; /* "auto", "none", or what try_tokenizer_open takes; a pattern or NULL */
     double val_fraction;                       /* share of the training data kept back; 0: none */
@@ -221,6 +226,9 @@ Config *config_load(Arena *arena, int argc, char **argv, int nranks);
 
 /* The same from a text in memory, such as a checkpoint's run file; name is what errors call it. */
 Config *config_parse(Arena *arena, const char *name, const char *text, int argc, char **argv);
+
+/* Whether a data set is JSON lines, by its name. */
+bool config_is_json(const char *path);
 
 /* The words that "section.key", a choice, may be; NULL at the end. */
 const char *const *config_choices(const char *key);

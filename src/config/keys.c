@@ -26,7 +26,7 @@ enum {
 const Section sections[] = {
     {"run", "what the run is called, where it writes, its randomness", NULL},
     {"model", "one of preset, config, from, or the shape itself (vocab_size and so on)", "architecture, network"},
-    {"data", "token files", "dataset, datasets, dataloader"},
+    {"data", "token files and conversations", "dataset, datasets, dataloader"},
     {"train", "length, batch, learning rate, optimiser", "training, trainer, optim, optimizer, lr_scheduler, scheduler"},
     {"parallel", "how the work is split over ranks", "parallelism, fsdp, fsdp_config, distributed"},
     {"precision", "number formats", "mixed_precision"},
@@ -146,11 +146,28 @@ const Key keys[] = {
      .elsewhere = "exclude_keys, _keys_to_ignore_on_load_unexpected"},
 
     {KEY(data, train, KEY_DATA), .fields = train_fields, .size = sizeof(DataSet), .fixed = true, .required = true,
-     .example = "data/train.bin", .help = "token files to train on: a pattern, or a list of {path: ..., weight: ...}",
+     .example = "data/train.bin",
+     .help = "token files to train on, or JSON lines of conversations: a pattern, or a list of {path: ..., weight: ...}",
      .elsewhere = "data_path, dataset_path, train_data, train_file, datasets"},
     {KEY(data, val, KEY_DATA), .fields = val_fields, .size = sizeof(DataSet), .example = "data/val.bin",
      .help = "token files to evaluate on: a pattern, or {name: pattern, ...}",
      .elsewhere = "valid_data_path, val_data, validation_file, eval_data, test_datasets"},
+    {KEY(data, format, KEY_CHOICE), .fixed = true, .fallback = "tokens", .choices = LIST("tokens", "chat"),
+     .help =
+         "tokens: files are one text, cut into sequences; chat: conversations, as JSON lines or as hpctrain tokenize --chat made "
+         "of them, each whole in a sequence, with packing several"},
+    {KEY(data, chat_template, KEY_TEXT), .fixed = true, .derived = "of JSON lines it must be given", .example = "llama3",
+     .help = "how a conversation is written for the model; hpctrain help tokenize names all",
+     .elsewhere = "conversation, conversation_template, prompt_template, template"},
+    {KEY(data, train_on_inputs, KEY_BOOL), .fixed = true, .derived = "of JSON lines it must be given", .example = "false",
+     .help = "false: only answers and the tokens that end them count; true: all tokens do",
+     .elsewhere = "mask_inputs, assistant_only_loss"},
+    {KEY(data, too_long, KEY_CHOICE), .fixed = true, .fallback = "cut", .choices = LIST("cut", "drop", "refuse"),
+     .help = "conversations longer than train.seq_len: their beginning stays, they are left out, or it is an error; how many there "
+             "are is told",
+     .elsewhere = "excess_length_strategy, truncation, overlong"},
+    {KEY(data, hdf5_dataset, KEY_TEXT), .fixed = true, .fallback = "tokens", .example = "train/tokens",
+     .help = "of HDF5 files: the name of the dataset of tokens, integers in one piece", .elsewhere = "dataset_name, hdf5_key"},
     {KEY(data, dtype, KEY_CHOICE), .fixed = true, .fallback = "auto", .choices = LIST("auto", "uint16", "uint32"),
      .help = "of tokens; auto: from the file's header"},
     {KEY(data, tokenizer, KEY_TEXT), .fallback = "auto", .example = "tok/llama2.model, tokenizer.json, a folder, bytes, none",

@@ -5,15 +5,17 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "src/base/clock.h"
 #include "src/base/hash.h"
 #include "src/report/human.h"
+#include "src/train/chat.h"
+#include "src/train/documents.h"
 #include "src/train/mixture.h"
-
-enum { IGNORED = -100 };
 
 typedef struct Set {
   const char *name;
   Tokens *tokens;
+  Documents *documents; /* that are its rows; NULL: its ids are one text */
   TokensRange range;
 } Set;
 
@@ -21,8 +23,8 @@ struct Data {
   int64_t S;
   uint64_t seed;
   bool packing;
-  int64_t end;           /* the id behind a document; -1: none */
-  int32_t *row, *starts; /* S+1; starts of documents, with packing */
+  int64_t end;   /* the id behind a document; -1: none */
+  DataRoom room; /* of the job's thread */
   Set *train, *val;
   int n_trains, n_vals;
   Mixture mixture; /* of the training sets */
@@ -42,63 +44,85 @@ static _Noreturn void fail_files(const Config *c, const char *key, const DataSet
   config_fail(c, key, help, "%s", why->text);
 }
 
-static Set open_set(const Config *c, const char *key, const char *name, const DataSet *sets, int n, int64_t vocab) {
+typedef struct Opening {
+  Arena *arena;
+  const Config *config;
+  int64_t vocab;
+} Opening;
+
+/* made: by set, in place of its own; NULL: none. */
+static Set open_set(const Opening *o, const char *key, const char *name, const DataSet *sets, const char *const *made, int n) {
+  const Config *c = o->config;
   const char **paths = xmalloc(sizeof *paths * (size_t)n);
-  for (int i = 0; i < n; i++) paths[i] = sets[i].path.text;
-  Tokens *tokens;
+  for (int i = 0; i < n; i++) paths[i] = made ? made[i] : sets[i].path.text;
+  TokensAsk ask = {.width = widths[c->data.dtype], .vocab = o->vocab, .dataset = c->data.hdf5_dataset};
+  Set set = {.name = name};
   Why why;
-  bool ok = try_tokens_open(paths, n, widths[c->data.dtype], vocab, &tokens, &why);
+  bool ok = try_tokens_open(paths, n, &ask, &set.tokens, &why);
+  if (ok && c->data.format == DATA_CHAT)
+    ok = try_documents_open(o->arena, set.tokens, c->train.seq_len, c->data.packing, (DocumentsLong)c->data.too_long,
+                            &set.documents, &why);
   free(paths);
   if (!ok) fail_files(c, key, sets, n, &why);
-  return (Set){name, tokens, {0, tokens_samples(tokens, c->train.seq_len)}};
+  set.range.n = set.documents ? documents_told(set.documents)->rows : tokens_samples(set.tokens, c->train.seq_len);
+  return set;
 }
 
 /* A set a weight, or all files as one. */
-static void open_trains(Arena *arena, Data *d, const Config *c, int64_t vocab) {
+static void open_trains(const Opening *o, Data *d, const ChatFiles *made) {
   static const char key[] = "data.train";
+  const Config *c = o->config;
   const DataSets *sets = &c->data.train;
   bool weighed = sets->at->weight > 0;
   d->n_trains = weighed ? sets->n : 1;
-  d->train = arena_array(arena, Set, d->n_trains);
-  double *weights = arena_array(arena, double, d->n_trains);
+  d->train = arena_array(o->arena, Set, d->n_trains);
+  double *weights = arena_array(o->arena, double, d->n_trains);
   for (int i = 0; i < d->n_trains; i++) {
     const DataSet *set = &sets->at[i];
     weights[i] = weighed ? set->weight : 1;
-    d->train[i] = open_set(c, key, set->path.text, set, weighed ? 1 : sets->n, vocab);
+    d->train[i] = open_set(o, key, set->path.text, set, made ? made->train + i : NULL, weighed ? 1 : sets->n);
   }
   int small;
-  if (!try_mixture_make(arena, weights, d->n_trains, &d->mixture, &small))
+  if (!try_mixture_make(o->arena, weights, d->n_trains, &d->mixture, &small))
     config_fail_at(c, sets->at[small].path.place, "a larger weight, or leave it out",
                    "its weight is less than a two-millionth of all weights together");
 }
 
-static void open_vals(Arena *arena, Data *d, const Config *c, int64_t vocab) {
+static void open_vals(const Opening *o, Data *d, const ChatFiles *made) {
+  const Config *c = o->config;
   const DataSets *sets = &c->data.val;
   d->own_val = sets->n > 0;
   d->n_vals = d->own_val ? sets->n : c->data.val_fraction > 0 ? d->n_trains : 0;
-  d->val = arena_array(arena, Set, d->n_vals);
+  d->val = arena_array(o->arena, Set, d->n_vals);
   for (int i = 0; i < d->n_vals; i++) {
     if (d->own_val) {
-      d->val[i] = open_set(c, "data.val", sets->at[i].name, &sets->at[i], 1, vocab);
+      d->val[i] = open_set(o, "data.val", sets->at[i].name, &sets->at[i], made ? made->val + i : NULL, 1);
       continue;
     }
-    d->val[i] = (Set){.name = d->n_vals > 1 ? arena_printf(arena, "val-%d", i + 1) : "val", .tokens = d->train[i].tokens};
+    d->val[i] = d->train[i];
+    d->val[i].name = d->n_vals > 1 ? arena_printf(o->arena, "val-%d", i + 1) : "val";
     tokens_split(d->train[i].range.n, c->data.val_fraction, &d->train[i].range, &d->val[i].range);
   }
 }
 
-Data *data_open(Arena *arena, const Config *c, int64_t vocab) {
+DataRoom data_room(const Data *d, Arena *arena) {
+  return (DataRoom){.ids = arena_array(arena, int32_t, d->S + 1),
+                    .starts = arena_array(arena, int32_t, d->S + 1),
+                    .marks = arena_array(arena, uint8_t, d->S + 1)};
+}
+
+Data *data_open(Arena *arena, const Config *c, const ChatFiles *made, int64_t vocab) {
   Data *d = arena_new(arena, Data);
+  Opening o = {arena, c, vocab};
   *d = (Data){.S = c->train.seq_len, .seed = (uint64_t)c->run.seed, .packing = c->data.packing, .end = -1};
-  d->row = arena_array(arena, int32_t, d->S + 1);
-  d->starts = arena_array(arena, int32_t, d->S + 1);
-  open_trains(arena, d, c, vocab);
-  open_vals(arena, d, c, vocab);
+  d->room = data_room(d, arena);
+  open_trains(&o, d, made);
+  open_vals(&o, d, made);
   return d;
 }
 
 void data_set_end(Data *d, const Config *c, int64_t vocab, int64_t end) {
-  if (!d->packing) return;
+  if (!d->packing || c->data.format == DATA_CHAT) return;
   d->end = c->data.document_end >= 0 ? c->data.document_end : end;
   if (d->end >= vocab)
     config_fail(c, "data.document_end", "an id of the tokenizer that made the files", "the vocabulary ends at %lld",
@@ -133,8 +157,9 @@ const char *data_val_name(const Data *d, int val) { return d->val[val].name; }
 int64_t data_val_sequences(const Data *d, int val) { return d->val[val].range.n; }
 
 static void hash_set(Sha256 *hash, const Set *set) {
-  int64_t sizes[] = {tokens_n(set->tokens), tokens_files(set->tokens), set->range.first, set->range.n};
+  int64_t sizes[] = {tokens_n(set->tokens), tokens_files(set->tokens), set->range.first, set->range.n, tokens_marked(set->tokens)};
   sha256_add(hash, sizes, sizeof sizes);
+  if (set->documents) sha256_add(hash, documents_told(set->documents), sizeof(DocumentsTold));
 }
 
 uint64_t data_hash(const Data *d) {
@@ -170,14 +195,25 @@ void data_sources(const Data *d, int64_t steps, int64_t sequences, Text *out) {
 
 /* Sample i becomes a row: the first S of its S+1 ids, and the last S.  starts: of documents, if they are kept apart; no label is of
  * another document than its id. */
-static void take(const Data *d, const Tokens *tokens, int64_t i, int32_t *ids, int32_t *labels, int32_t *starts) {
-  tokens_sample(tokens, i, d->S, d->row);
-  if (d->packing) tokens_starts(tokens, i, d->S, d->end, d->row, d->starts);
+static bool take_text(const Data *d, const DataRoom *room, const Tokens *tokens, int64_t i, int32_t *ids, int32_t *labels,
+                      int32_t *starts, Why *why) {
+  bool marked = tokens_marked(tokens);
+  if (!try_tokens_read(tokens, i * d->S, d->S + 1, room->ids, why)) return false;
+  if (marked && !try_tokens_marks(tokens, i * d->S, d->S + 1, room->marks, why)) return false;
+  if (d->packing) tokens_starts(tokens, i, d->S, d->end, room->ids, marked ? room->marks : NULL, room->starts);
   for (int64_t t = 0; t < d->S; t++) {
-    ids[t] = d->row[t];
-    labels[t] = d->packing && d->starts[t + 1] == t + 1 ? IGNORED : d->row[t + 1];
-    if (d->packing) starts[t] = d->starts[t];
+    bool other = d->packing && room->starts[t + 1] == t + 1, counts = !marked || room->marks[t + 1] & TOKEN_COUNTS;
+    ids[t] = room->ids[t];
+    labels[t] = other || !counts ? DATA_IGNORED : room->ids[t + 1];
+    if (d->packing) starts[t] = room->starts[t];
   }
+  return true;
+}
+
+static bool take(const Data *d, const DataRoom *room, const Set *set, int64_t i, int32_t *ids, int32_t *labels, int32_t *starts,
+                 Why *why) {
+  if (set->documents) return try_documents_row(set->documents, i, room->ids, room->marks, ids, labels, starts, why);
+  return take_text(d, room, set->tokens, i, ids, labels, starts, why);
 }
 
 static int32_t *row_of(const Data *d, int32_t *rows, int64_t r) { return rows ? rows + r * d->S : NULL; }
@@ -201,39 +237,59 @@ int64_t data_sample(const Data *d, int64_t number, const char **source) {
 const char *data_train_file(const Data *d, int64_t number) {
   int64_t sample;
   const Set *set = find(d, number, &sample);
-  return tokens_file(set->tokens, sample, d->S);
+  return set->documents ? tokens_file(set->tokens, documents_at(set->documents, sample), 1)
+                        : tokens_file(set->tokens, sample, d->S);
 }
 
-void data_train(const Data *d, int64_t first, int64_t micro, int32_t *ids, int32_t *labels, int32_t *starts) {
+static double lap(const DataRoom *room, double *since) {
+  if (!room->spent) return 0;
+  double now = clock_seconds(), took = now - *since;
+  *since = now;
+  return took;
+}
+
+bool try_data_train(const Data *d, const DataRoom *room, int64_t first, int64_t micro, int32_t *ids, int32_t *labels,
+                    int32_t *starts, Why *why) {
+  double at = 0;
+  lap(room, &at);
   for (int64_t r = 0, sample; r < micro; r++) {
     const Set *set = find(d, first + r, &sample);
-    take(d, set->tokens, sample, row_of(d, ids, r), row_of(d, labels, r), row_of(d, starts, r));
+    if (room->spent) room->spent->order += lap(room, &at);
+    if (!take(d, room, set, sample, row_of(d, ids, r), row_of(d, labels, r), row_of(d, starts, r), why)) return false;
+    if (room->spent) room->spent->rows += lap(room, &at);
   }
+  return true;
 }
 
 void data_blank(const Data *d, int64_t row, int32_t *ids, int32_t *labels) {
   for (int64_t t = row * d->S; t < (row + 1) * d->S; t++) {
     ids[t] = 0;
-    labels[t] = IGNORED;
+    labels[t] = DATA_IGNORED;
   }
 }
 
+static void take_val(const Data *d, const Set *set, int64_t i, int32_t *ids, int32_t *labels, int32_t *starts) {
+  Why why;
+  if (!take(d, &d->room, set, set->range.first + i, ids, labels, starts, &why)) fail(FAIL_INPUT, "%s", why.text);
+}
+
 void data_val(const Data *d, int val, int64_t first, int64_t end, int64_t micro, int32_t *ids, int32_t *labels, int32_t *starts) {
-  const Set *set = &d->val[val];
   for (int64_t r = 0; r < micro; r++) {
     if (first + r < end)
-      take(d, set->tokens, set->range.first + first + r, row_of(d, ids, r), row_of(d, labels, r), row_of(d, starts, r));
+      take_val(d, &d->val[val], first + r, row_of(d, ids, r), row_of(d, labels, r), row_of(d, starts, r));
     else
       data_blank(d, r, ids, labels);
   }
 }
 
-void data_peek(const Data *d, const int32_t **ids, int64_t *n) {
-  int64_t sample;
+int64_t data_peek(const Data *d, int32_t **ids) {
+  int64_t sample, n = d->S;
   const Set *set = find(d, 0, &sample);
-  tokens_sample(set->tokens, sample, d->S, d->row);
-  *ids = d->row;
-  *n = d->S + 1;
+  Why why;
+  *ids = xmalloc(3 * sizeof **ids * (size_t)n); /* with labels and starts */
+  if (!take(d, &d->room, set, sample, *ids, *ids + n, *ids + 2 * n, &why)) fail(FAIL_INPUT, "%s", why.text);
+  while (set->documents && n > 1 && (*ids)[d->S + n - 1] < 0) n--; /* padding */
+  return n;
 }
 
 int data_sets(const Data *d) { return d->n_trains + d->n_vals; }
@@ -242,12 +298,34 @@ const Tokens *data_files(const Data *d, int set) {
 }
 
 int64_t data_val_bytes(const Data *d, int val, int64_t n, const int32_t *bytes) {
-  const Set *set = &d->val[val];
   int64_t sum = 0;
+  int32_t *row = xmalloc(3 * sizeof *row * (size_t)d->S), *labels = row + d->S;
   for (int64_t i = 0; i < n; i++) {
-    tokens_sample(set->tokens, set->range.first + i, d->S, d->row);
-    if (d->packing) tokens_starts(set->tokens, set->range.first + i, d->S, d->end, d->row, d->starts);
-    for (int64_t t = 1; t <= d->S; t++) sum += d->packing && d->starts[t] == t ? 0 : bytes[d->row[t]];
+    take_val(d, &d->val[val], i, row, labels, labels + d->S);
+    for (int64_t t = 0; t < d->S; t++) sum += labels[t] < 0 ? 0 : bytes[labels[t]];
   }
+  free(row);
   return sum;
+}
+
+static void tell_documents(const Set *set, int64_t S, Text *out) {
+  const DocumentsTold *t = documents_told(set->documents);
+  char documents[HUMAN_TEXT], rows[HUMAN_TEXT];
+  text_printf(out, "%s: %s documents in %s sequences, %.0f %% of them full, %.0f %% of that counts", set->name,
+              human_count((double)t->documents, documents), human_count((double)t->rows, rows),
+              100 * (double)t->inputs / ((double)t->rows * (double)S), 100 * (double)t->labels / (double)t->inputs);
+  if (t->longer) text_printf(out, "; %" PRId64 " are longer than train.seq_len (data.too_long)", t->longer);
+  if (t->useless) text_printf(out, "; %" PRId64 " have nothing that counts and are left out", t->useless);
+  text_printf(out, "\n");
+}
+
+void data_marks(const Data *d, Text *out) {
+  int n = d->n_trains + (d->own_val ? d->n_vals : 0);
+  for (int i = 0; i < n; i++) {
+    const Set *set = i < d->n_trains ? &d->train[i] : &d->val[i - d->n_trains];
+    if (set->documents)
+      tell_documents(set, d->S, out);
+    else if (tokens_marked(set->tokens))
+      text_printf(out, "%s: marks say which tokens count\n", set->name);
+  }
 }

@@ -13,8 +13,12 @@
 
 typedef struct Data Data;
 
-/* Maps the files and splits them; ids must lie below vocab.  Input errors name the file. */
-Data *data_open(Arena *arena, const Config *c, int64_t vocab);
+enum { DATA_IGNORED = -100 }; /* a label that does not count, as PyTorch has it */
+
+/* Maps the files and splits them; ids must lie below vocab.  Input errors name the file.  made: token files of data.format: chat
+ * (chat.h); NULL: those of the run file are. */
+struct ChatFiles;
+Data *data_open(Arena *arena, const Config *c, const struct ChatFiles *made, int64_t vocab);
 void data_close(Data *data);
 /* Before rows are taken: the id with which the tokenizer ends documents, -1 if it has none; data.document_end goes before.  With
  * data.packing it is an input error if nothing tells where they end. */
@@ -32,13 +36,26 @@ int64_t data_val_sequences(const Data *data, int val);
 /* The file that row `number` of the stream begins in. */
 const char *data_train_file(const Data *data, int64_t number);
 
-/* ids and labels (sequences·seq_len each) of this rank's `micro` rows from stream number `first` on.  With data.packing also
- * starts: where in its row each position's document begins; a label that would be the next document's first id is ignored. */
-void data_train(const Data *data, int64_t first, int64_t micro, int32_t *ids, int32_t *labels, int32_t *starts);
+/* What a thread makes rows in; and, if somebody asks, where its seconds go. */
+typedef struct DataRoom {
+  int32_t *ids, *starts; /* S+1 */
+  uint8_t *marks;        /* S+1 */
+  struct DataSpent *spent;
+} DataRoom;
+typedef struct DataSpent {
+  double order, rows;
+} DataSpent;
+DataRoom data_room(const Data *data, Arena *arena);
+
+/* ids and labels (micro·seq_len each) of the `micro` rows from stream number `first` on.  With data.packing also starts: where in
+ * its row each position's document begins; a label that would be the next document's first id is ignored, as are those whose mark
+ * says so.  Threads with a room each may call at once.  False: an input error. */
+bool try_data_train(const Data *data, const DataRoom *room, int64_t first, int64_t micro, int32_t *ids, int32_t *labels,
+                    int32_t *starts, Why *why);
 /* Row `row` becomes padding. */
 void data_blank(const Data *data, int64_t row, int32_t *ids, int32_t *labels);
-/* Which sample of its source's files has this stream number: it begins seq_len times as many tokens from their start.  *source: its
- * pattern, of a mixture; else NULL. */
+/* Which sample of its source's files has this stream number: it begins seq_len times as many tokens from their start; with
+ * data.format: chat, which row of its documents.  *source: its pattern, of a mixture; else NULL. */
 int64_t data_sample(const Data *data, int64_t number, const char **source);
 /* The same of a validation set, in the order of its file; rows from `end` on are padding whose labels are ignored. */
 void data_val(const Data *data, int val, int64_t first, int64_t end, int64_t micro, int32_t *ids, int32_t *labels, int32_t *starts);
@@ -54,9 +71,11 @@ Tokenizer *data_open_tokenizer(const Config *c, int64_t vocab, Text *warnings);
 void data_first(const Data *data, const Tokenizer *t, Text *out);
 /* Bytes of text of the labels of a validation set's first n rows; bytes: of each id (tokenizer_bytes). */
 int64_t data_val_bytes(const Data *data, int val, int64_t n, const int32_t *bytes);
+/* For people, a line each: files with marks, documents as rows; "" where there is nothing to say. */
+void data_marks(const Data *data, Text *out);
 
-/* For data_text.c.  The first sample's ids, until the next call; the files of all sets, training and validation. */
-void data_peek(const Data *data, const int32_t **ids, int64_t *n);
+/* For data_text.c.  The first row's ids, the caller's, and their number; the files of all sets, training and validation. */
+int64_t data_peek(const Data *data, int32_t **ids);
 int data_sets(const Data *data);
 const Tokens *data_files(const Data *data, int set);
 

@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Tokens as text: which tokenizer, whether it suits model and files, and how the data begin. */
+#include <stdlib.h>
 #include <string.h>
 
 #include "src/base/utf8.h"
@@ -75,14 +76,13 @@ static void quote(const char *text, size_t n, Text *out) {
 }
 
 void data_first(const Data *d, const Tokenizer *t, Text *out) {
-  const int32_t *ids;
-  int64_t n;
-  data_peek(d, &ids, &n);
+  int32_t *ids;
+  int64_t n = data_peek(d, &ids);
   Text text = {0};
   bool shown = t && try_tokenizer_show(t, ids, n < FIRST_TEXT ? n : FIRST_TEXT, &text, NULL);
   if (shown) quote(text.at, text.n, out);
   text_close(&text);
-  if (shown) return;
-  for (int64_t i = 0; i < n && i < FIRST_IDS; i++) text_printf(out, "%s%d", i ? " " : "", ids[i]);
-  text_printf(out, " ...");
+  for (int64_t i = 0; !shown && i < n && i < FIRST_IDS; i++) text_printf(out, "%s%d", i ? " " : "", ids[i]);
+  if (!shown) text_printf(out, " ...");
+  free(ids);
 }

@@ -45,7 +45,7 @@ static bool conclude(Run *run, bool ahead) {
   step_tell(run, step, &result);
   prof_span_end(run->prof);
   bool back = !result.applied && run_trouble(run, step, &result, ahead);
-  if (!back) history_add(run->history, result.loss, result.grad_norm);
+  if (!back && result.tokens > 0) history_add(run->history, result.loss, result.grad_norm);
   return !back;
 }
 

@@ -16,12 +16,12 @@ void run_passes_of(Run *run, int64_t step, int64_t first, int64_t end) {
     int64_t number = (d * b->passes + pass) * b->micro, at = stream_begin(run, step) + (pass * D + d) * b->micro;
     prof_span_begin(run->prof, "data");
     comm_doing(run->comm, false, "reading %s", data_train_file(run->data, at));
-    data_train(run->data, at, b->micro, run->ids, run->labels, run->starts);
+    const Rows *rows = prefetch_take(run->prefetch, at);
     for (int64_t row = 0; row < b->micro; row++)
-      if (number + row < first || number + row >= end) data_blank(run->data, row, run->ids, run->labels);
+      if (number + row < first || number + row >= end) data_blank(run->data, row, rows->ids, rows->labels);
     comm_doing(run->comm, false, "%s", "");
-    engine_batch(run->engine, run->ids, run->labels);
-    engine_segments(run->engine, run->starts);
+    engine_batch(run->engine, rows->ids, rows->labels);
+    engine_segments(run->engine, rows->starts);
     engine_place(run->engine, step, (pass * D + d) * b->micro);
     prof_span_end(run->prof);
     engine_micro(run->engine, pass);

@@ -29,6 +29,7 @@
 #include "src/train/fit.h"
 #include "src/train/groups.h"
 #include "src/train/history.h"
+#include "src/train/prefetch.h"
 #include "src/train/setup.h"
 #include "src/train/states.h"
 #include "src/train/twice.h"
@@ -54,6 +55,7 @@ typedef struct Run {
   const Members *members; /* its parameters */
   Batch batch;
   Data *data;
+  Prefetch *prefetch;
   Tokenizer *tokenizer;   /* data.tokenizer, on the rank that speaks; NULL: none */
   int32_t *token_bytes;   /* vocab; NULL: not known yet */
   int64_t *val_bytes;     /* of the text of what is scored of each validation set; NULL, 0: not known yet */
@@ -94,7 +96,7 @@ typedef struct Run {
   double memory_beside;        /* GiB: the most that was seen on this rank's GPU beside what is allocated */
   double spent[SPENTS], longest[SPENTS];
   double ends;           /* rank 0's: when this job must be over, in seconds since 1970; infinite: never */
-  int32_t *ids, *labels; /* of a pass */
+  int32_t *ids, *labels; /* of a pass of an evaluation */
   int32_t *starts;       /* of documents, with data.packing; else NULL */
 } Run;
 

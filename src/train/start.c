@@ -15,6 +15,8 @@
 #include "src/report/human.h"
 #include "src/train/run.h"
 
+enum { AHEAD_MOST = 16 }; /* passes whose rows are made ahead, where a step has more */
+
 /* What the start took, in seconds. */
 typedef struct Times {
   double mpi, plan, load;
@@ -93,7 +95,7 @@ static void open_data(Run *run) {
   const Config *c = run->config;
   if (c->demo_data && run_speaks(run)) write_demo(c->demo_data);
   comm_barrier(run->comm);
-  run->data = data_open(run->arena, c, run->model.vocab);
+  run->data = data_open(run->arena, c, NULL, run->model.vocab);
   comm_agree(run->comm, data_hash(run->data), "the sizes of the data files");
   Text warnings = {0};
   if (run_speaks(run)) run->tokenizer = data_tokenizer(run->data, c, run->model.vocab, &warnings);
@@ -148,6 +150,9 @@ static void open_engine(Run *run, EngineOptions *o) {
   run->ids = arena_array(run->arena, int32_t, run->batch.micro_tokens);
   run->labels = arena_array(run->arena, int32_t, run->batch.micro_tokens);
   if (o->segments) run->starts = arena_array(run->arena, int32_t, run->batch.micro_tokens);
+  int64_t passes = run->batch.passes, stride = mesh_dp_size(run->mesh) * run->batch.micro;
+  run->prefetch =
+      prefetch_open(run->arena, run->data, run->config, run->batch.micro, stride, passes < AHEAD_MOST ? (int)passes : AHEAD_MOST);
 }
 
 static void warn_device(Run *run) {
@@ -229,6 +234,7 @@ static void banner_plan(Run *run) {
                (double)run->shape.total_steps * (double)b->sequences / (double)data_epoch_sequences(run->data), text.at);
   text_close(&text);
   data_sources(run->data, run->shape.total_steps, b->sequences, &text);
+  data_marks(run->data, &text);
   for (char *line = text.n ? strtok(text.at, "\n") : NULL; line; line = strtok(NULL, "\n")) lines_banner(l, "data", "%s", line);
   text_close(&text);
   JobMemory m = job_memory(engine_job(run->engine));
@@ -347,6 +353,7 @@ void run_close(Run *run) {
   prof_close(run->prof);
   dev_close(run->dev);
   tokenizer_close(run->tokenizer);
+  prefetch_close(run->prefetch);
   data_close(run->data);
   lines_close(run->lines);
   comm_barrier(run->comm); /* whoever takes the lock next finds nobody writing */

@@ -22,7 +22,7 @@ static void read_ids(int width) {
   const char *path = path_of("x.bin");
   Tokens *t;
   Why why;
-  if (!try_tokens_open(&path, 1, width, INT32_MAX, &t, &why)) return;
+  if (!try_tokens_open(&path, 1, &(TokensAsk){width, INT32_MAX, "tokens"}, &t, &why)) return;
   int64_t n = tokens_n(t);
   int32_t *ids = xmalloc(sizeof *ids * (size_t)(n + 1));
   if (n > 1 && width == 2) tokens_sample(t, 0, n - 1, ids);

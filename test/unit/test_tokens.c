@@ -5,6 +5,7 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
+#include "io/h5.h"
 #include "io/megatron.h"
 #include "io/tokens.h"
 #include "src/base/arena.h"
@@ -31,7 +32,7 @@ static void write_raw(const char *name, const void *bytes, size_t n) { CHECK(try
 
 static Tokens *open_one(const char *name, int width, int64_t vocab) {
   const char *pattern = in_folder(name);
-  return tokens_open(&pattern, 1, width, vocab);
+  return tokens_open(&pattern, 1, &(TokensAsk){width, vocab, "tokens"});
 }
 
 TEST(sample_i_is_the_ids_from_iS_on_in_both_widths) {
@@ -69,7 +70,7 @@ TEST(several_patterns_are_read_in_their_order) {
   write_count("a.bin", 2, 50, 10);
   write_count("b.bin", 2, 20, 10);
   const char *patterns[] = {in_folder("b.bin"), in_folder("a*")};
-  Tokens *t = tokens_open(patterns, 2, 0, 100);
+  Tokens *t = tokens_open(patterns, 2, &(TokensAsk){0, 100, "tokens"});
   int32_t out[20];
   tokens_sample(t, 0, 19, out);
   EXPECT(out[0] == 20 && out[9] == 29 && out[10] == 50);
@@ -170,21 +171,21 @@ TEST(documents_begin_behind_an_end_and_where_an_index_says) {
   Tokens *t = open_one("raw", 2, 10);
   int32_t ids[9], starts[9], none[9] = {0}, ends[9] = {0, 0, 0, 3, 4, 4, 6, 6, 6}, second[5] = {0, 0, 2, 2, 2};
   tokens_sample(t, 0, 8, ids);
-  tokens_starts(t, 0, 8, 9, ids, starts);
+  tokens_starts(t, 0, 8, 9, ids, NULL, starts);
   EXPECT(!memcmp(starts, ends, sizeof ends) && !tokens_indexed(t));
-  tokens_starts(t, 0, 8, -1, ids, starts);
+  tokens_starts(t, 0, 8, -1, ids, NULL, starts);
   EXPECT(!memcmp(starts, none, sizeof none));
   tokens_sample(t, 1, 4, ids);
-  tokens_starts(t, 1, 4, 9, ids, starts);
+  tokens_starts(t, 1, 4, 9, ids, NULL, starts);
   EXPECT(!memcmp(starts, second, sizeof second));
   tokens_close(t);
   write_megatron("m", 4, 4, 4);
   write_megatron("n", 4, 4, 4);
   const char *both[] = {in_folder("m.bin"), in_folder("n.bin")};
-  t = tokens_open(both, 2, 0, 80000);
+  t = tokens_open(both, 2, &(TokensAsk){0, 80000, "tokens"});
   int32_t many[14], where[14], by_index[14] = {0, 0, 0, 3, 3, 3, 3, 7, 7, 7, 10, 10, 10, 10};
   tokens_sample(t, 0, 13, many);
-  tokens_starts(t, 0, 13, -1, many, where);
+  tokens_starts(t, 0, 13, -1, many, NULL, where);
   EXPECT(!memcmp(where, by_index, sizeof where) && tokens_indexed(t));
   tokens_close(t);
 }
@@ -204,6 +205,67 @@ TEST(a_damaged_megatron_index_is_refused_by_name) {
     write_megatron("m", 4, 4, 4);
     CHECK(!truncate(in_folder("m.idx"), (off_t)cut));
     EXPECT_FAIL(FAIL_INPUT, "m.idx", open_one("m.bin", 0, 80000));
+  }
+}
+
+/* --- HDF5 ----------------------------------------------------------------------------------------------------------------- */
+
+/* 30 ids from 0 on, which HDF5 converts to the type; chunk: 0 for one piece. */
+static void write_h5(const char *name, const char *dataset, hid_t type, int rank, hsize_t chunk) {
+  int32_t ids[30];
+  for (int i = 0; i < 30; i++) ids[i] = i;
+  h5_start();
+  hid_t file = H5Fcreate(in_folder(name), H5F_ACC_TRUNC, H5P_DEFAULT, H5P_DEFAULT);
+  hid_t space = H5Screate_simple(rank, rank == 1 ? (hsize_t[]){30} : (hsize_t[]){5, 6}, NULL), made = H5Pcreate(H5P_DATASET_CREATE);
+  if (chunk) CHECK(H5Pset_chunk(made, 1, &chunk) >= 0);
+  hid_t links = H5Pcreate(H5P_LINK_CREATE);
+  CHECK(H5Pset_create_intermediate_group(links, 1) >= 0);
+  hid_t set = H5Dcreate2(file, dataset, type, space, links, made, H5P_DEFAULT);
+  CHECK(set >= 0 && H5Dwrite(set, H5T_NATIVE_INT32, H5S_ALL, H5S_ALL, H5P_DEFAULT, ids) >= 0);
+  CHECK(H5Dclose(set) >= 0 && H5Pclose(made) >= 0 && H5Pclose(links) >= 0 && H5Sclose(space) >= 0 && H5Fclose(file) >= 0);
+}
+
+static Tokens *open_h5(const char *name, const char *dataset, int64_t vocab) {
+  const char *pattern = in_folder(name);
+  return tokens_open(&pattern, 1, &(TokensAsk){0, vocab, dataset});
+}
+
+TEST(datasets_of_hdf5_are_read_whatever_their_width_and_shape) {
+  write_count("z.bin", 2, 30, 30);
+  const hid_t types[] = {H5T_STD_U8LE, H5T_STD_U16LE, H5T_STD_I32LE, H5T_STD_U32LE, H5T_STD_I64LE, H5T_STD_U64LE};
+  for (size_t i = 0; i < sizeof types / sizeof *types; i++) {
+    int32_t out[60];
+    write_h5("a.h5", i % 2 ? "tokens" : "train/ids", types[i], 1 + i % 2, 0);
+    const char *both[] = {in_folder("a.h5"), in_folder("z.bin")};
+    Tokens *t = tokens_open(both, 2, &(TokensAsk){0, 60, i % 2 ? "tokens" : "train/ids"});
+    EXPECT(tokens_n(t) == 60);
+    tokens_sample(t, 0, 59, out);
+    for (int k = 0; k < 60; k++) EXPECT(out[k] == k);
+    tokens_close(t);
+  }
+}
+
+TEST(datasets_of_hdf5_that_cannot_be_read_are_named) {
+  int32_t out[30];
+  write_h5("a.h5", "tokens", H5T_STD_I64LE, 1, 0);
+  EXPECT_FAIL(FAIL_INPUT, "a.h5 has no dataset 'text'\nhelp: data.hdf5_dataset names it; the file has tokens",
+              open_h5("a.h5", "text", 60));
+  EXPECT_FAIL(FAIL_INPUT, "a.h5: token 20 is 20, but the vocabulary ends at 19",
+              tokens_sample(open_h5("a.h5", "tokens", 20), 0, 29, out));
+  write_h5("b.h5", "tokens", H5T_IEEE_F32LE, 1, 0);
+  EXPECT_FAIL(FAIL_INPUT, "b.h5: dataset 'tokens' is not of little-endian integers", open_h5("b.h5", "tokens", 60));
+  write_h5("b.h5", "tokens", H5T_STD_I32BE, 1, 0);
+  EXPECT_FAIL(FAIL_INPUT, "b.h5: dataset 'tokens' is not of little-endian integers", open_h5("b.h5", "tokens", 60));
+  write_h5("c.h5", "tokens", H5T_STD_U16LE, 1, 10);
+  EXPECT_FAIL(FAIL_INPUT, "c.h5: dataset 'tokens' does not lie in one piece\nhelp: h5repack", open_h5("c.h5", "tokens", 60));
+  write_raw("d.h5", "\x89HDF\r\n\x1a\n and no more", 20);
+  EXPECT_FAIL(FAIL_INPUT, "d.h5: ", open_h5("d.h5", "tokens", 60));
+  EXPECT_FAIL(FAIL_INPUT, "a.h5: its header says 8-byte ids, data.dtype 2-byte ones", open_one("a.h5", 2, 60));
+  struct stat info;
+  CHECK(!stat(in_folder("a.h5"), &info));
+  for (off_t cut = 16; cut < info.st_size; cut += 97) { /* HDF5 says so, or its answer is held against the size */
+    CHECK(!truncate(in_folder("a.h5"), info.st_size - cut));
+    EXPECT_FAIL(FAIL_INPUT, "a.h5", open_h5("a.h5", "tokens", 60));
   }
 }
 

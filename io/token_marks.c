@@ -1,0 +1,84 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include "io/token_marks.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <inttypes.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/mman.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include "io/tokens.h"
+#include "src/base/arena.h"
+
+static const char ending[] = ".mask";
+
+bool token_marks_is(const char *path) {
+  size_t n = strlen(path), m = strlen(ending);
+  return n > m && !strcmp(path + n - m, ending);
+}
+
+char *token_marks_path(const char *path) {
+  const char *slash = strrchr(path, '/'), *name = slash ? slash + 1 : path, *dot = strrchr(name, '.');
+  size_t n = dot > name ? (size_t)(dot - path) : strlen(path);
+  char *copy = xmalloc(n + sizeof ending);
+  memcpy(copy, path, n);
+  memcpy(copy + n, ending, sizeof ending);
+  return copy;
+}
+
+static bool map_marks(const char *path, int fd, int64_t n, TokenMarks *marks, Why *why) {
+  struct stat info;
+  if (fstat(fd, &info)) return why_not(why, "%s: %s", path, strerror(errno));
+  if (!S_ISREG(info.st_mode) || info.st_size != n)
+    return why_not(why,
+                   "%s: %lld bytes, but the token file beside it has %" PRId64
+                   " ids, a byte each is wanted\nhelp: one of the two was cut short or is another's; copy both again",
+                   path, (long long)info.st_size, n);
+  if (!n) return true;
+  void *map = mmap(NULL, (size_t)n, PROT_READ, MAP_SHARED, fd, 0);
+  if (map == MAP_FAILED) return why_not(why, "%s: mmap: %s", path, strerror(errno));
+  marks->map = map;
+  marks->nbytes = (size_t)n;
+  return true;
+}
+
+bool try_token_marks_open(const char *path, int64_t n, bool wanted, TokenMarks *marks, Why *why) {
+  *marks = (TokenMarks){.path = path};
+  char *beside = token_marks_path(path);
+  int fd = open(beside, O_RDONLY | O_CLOEXEC);
+  bool ok = fd < 0 && errno == ENOENT && !wanted;
+  if (fd >= 0)
+    ok = map_marks(beside, fd, n, marks, why);
+  else if (!ok)
+    why_not(why, "%s: %s%s", beside, strerror(errno), wanted ? "\nhelp: the token file beside it was made with it; copy both" : "");
+  if (fd >= 0) close(fd);
+  free(beside);
+  return ok;
+}
+
+void token_marks_close(TokenMarks *m) {
+  if (m->map) munmap((void *)m->map, m->nbytes);
+  m->map = NULL;
+}
+
+bool try_token_marks_read(const TokenMarks *m, int64_t from, int64_t n, uint8_t *out, Why *why) {
+  if (!m->map) {
+    memset(out, TOKEN_COUNTS, (size_t)n);
+    return true;
+  }
+  memcpy(out, m->map + from, (size_t)n);
+  for (int64_t i = 0; i < n; i++) {
+    if (out[i] <= (TOKEN_COUNTS | TOKEN_BEGINS)) continue;
+    char *beside = token_marks_path(m->path);
+    why_not(why,
+            "%s: byte %" PRId64 " is %u, no mark: 1 where an id counts as a label, 2 more where a document begins"
+            "\nhelp: the file is damaged, or none of marks",
+            beside, from + i, out[i]);
+    free(beside);
+    return false;
+  }
+  return true;
+}

@@ -1,0 +1,383 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* What rows a run sees: made ahead or not, with marks, of whole documents; and how soon the first are there. */
+#include <inttypes.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include "src/base/clock.h"
+#include "src/base/file.h"
+#include "src/base/rng.h"
+#include "src/train/documents.h"
+#include "src/train/prefetch.h"
+#include "test/check.h"
+
+enum { VOCAB = 1000, S = 8 };
+
+static const char *in_folder(const char *name) {
+  static char path[4][4096];
+  static int turn;
+  turn = (turn + 1) % 4;
+  snprintf(path[turn], sizeof path[turn], "%s/%s", check_folder(), name);
+  return path[turn];
+}
+
+/* Ids from 1 on; marks NULL: none. */
+static void write_file(const char *name, const uint8_t *marks, int n) {
+  TokensWriter *w = tokens_writer_open(in_folder(name), 2);
+  TokenNote note = {.vocab = VOCAB, .marked = marks};
+  tokens_writer_note(w, &note);
+  for (int32_t i = 0; i < n; i++) {
+    int32_t id = 1 + i;
+    if (marks)
+      tokens_writer_add_marked(w, &id, marks + i, 1);
+    else
+      tokens_writer_add(w, &id, 1);
+  }
+  tokens_writer_close(w);
+}
+
+/* Of a run file whose data are these. */
+static Config *config_of(Arena *arena, const char *data) {
+  char *text = arena_printf(arena,
+                            "hpctrain: 1\nmodel: {vocab_size: 1000, hidden_size: 8, num_hidden_layers: 1, num_attention_heads: 1, "
+                            "intermediate_size: 8}\ndata: {%s}\ntrain: {seq_len: %d, duration: 10 steps, global_batch_size: 4 "
+                            "sequences, lr: 1e-2, schedule: constant}\n",
+                            data, S);
+  char *argv[] = {"test", NULL};
+  return config_parse(arena, "t.yaml", text, 1, argv);
+}
+
+static Config *config_file(Arena *arena, const char *name, const char *more) {
+  return config_of(arena, arena_printf(arena, "train: \"%s\"%s", in_folder(name), more));
+}
+
+typedef struct Made {
+  int32_t ids[4 * S], labels[4 * S], starts[4 * S];
+} Made;
+
+static Made make(const Data *data, Arena *arena, int64_t first, int64_t n) {
+  Made made = {{0}, {0}, {0}};
+  DataRoom room = data_room(data, arena);
+  Why why;
+  CHECK(n <= 4);
+  if (!try_data_train(data, &room, first, n, made.ids, made.labels, made.starts, &why)) fail(FAIL_INPUT, "%s", why.text);
+  return made;
+}
+
+/* --- made ahead ------------------------------------------------------------------------------------------------------------- */
+
+static bool same_rows(const Data *data, Arena *arena, Prefetch *p, int64_t first) {
+  Made made = make(data, arena, first, 2);
+  const Rows *rows = prefetch_take(p, first);
+  size_t n = 2 * S * sizeof(int32_t);
+  return !memcmp(rows->ids, made.ids, n) && !memcmp(rows->labels, made.labels, n) && !memcmp(rows->starts, made.starts, n);
+}
+
+TEST(rows_made_ahead_are_the_rows_whoever_asks_in_whatever_order) {
+  Arena *arena = arena_open();
+  write_file("a.bin", NULL, 900);
+  const Config *c = config_file(arena, "a.bin", ", packing: true, document_end: 5");
+  for (int ahead = 1; ahead <= 5; ahead++) {
+    Data *data = data_open(arena, c, NULL, VOCAB);
+    data_set_end(data, c, VOCAB, -1);
+    Prefetch *p = prefetch_open(arena, data, c, 2, 6, ahead);
+    for (int64_t i = 0; i < 60; i++) EXPECT(same_rows(data, arena, p, i * 6));
+    for (int again = 0; again < 3; again++) /* a way back; the same once more */
+      for (int64_t i = 7; i < 12; i++) EXPECT(same_rows(data, arena, p, i * 6));
+    Rng rng = rng_make(1, RNG_TEST, "rows", 0);
+    for (uint64_t i = 0; i < 100; i++) EXPECT(same_rows(data, arena, p, (int64_t)(rng_uniform(&rng, i) * 1e6)));
+    prefetch_close(p);
+    data_close(data);
+  }
+  arena_close(arena);
+}
+
+TEST(what_was_taken_is_the_takers_to_write) {
+  Arena *arena = arena_open();
+  write_file("a.bin", NULL, 900);
+  const Config *c = config_file(arena, "a.bin", "");
+  Data *data = data_open(arena, c, NULL, VOCAB);
+  Prefetch *p = prefetch_open(arena, data, c, 2, 2, 1);
+  for (int64_t i = 0; i < 50; i++) {
+    Made made = make(data, arena, 2 * i, 2);
+    const Rows *rows = prefetch_take(p, 2 * i);
+    usleep(20); /* the thread has its chance */
+    EXPECT(!memcmp(rows->ids, made.ids, 2 * S * sizeof(int32_t)));
+    memset(rows->ids, 0x77, 2 * S * sizeof(int32_t));
+    memset(rows->labels, 0x77, 2 * S * sizeof(int32_t));
+  }
+  prefetch_close(p);
+  data_close(data);
+  arena_close(arena);
+}
+
+TEST(a_thread_that_makes_rows_ends_at_any_time) {
+  Arena *arena = arena_open();
+  write_file("a.bin", NULL, 900);
+  const Config *c = config_file(arena, "a.bin", "");
+  Data *data = data_open(arena, c, NULL, VOCAB);
+  for (int taken = 0; taken < 40; taken++) {
+    Prefetch *p = prefetch_open(arena, data, c, 4, 4, 1 + taken % 4);
+    for (int i = 0; i < taken % 7; i++) prefetch_take(p, 4 * i);
+    prefetch_close(p);
+  }
+  data_close(data);
+  arena_close(arena);
+}
+
+/* An id that is none lies in a row that is made ahead and never asked for, and then in one that is. */
+TEST(what_is_wrong_with_a_row_is_told_when_it_is_asked_for) {
+  Arena *arena = arena_open();
+  uint16_t ids[1 + 10 * S] = {0};
+  int bad = 1 + 7 * S;
+  ids[bad] = VOCAB;
+  CHECK(try_file_write(in_folder("raw"), ids, sizeof ids, NULL));
+  const Config *c = config_file(arena, "raw", ", dtype: uint16, tokenizer: none");
+  Data *data = data_open(arena, c, NULL, VOCAB);
+  int64_t number = 0;
+  const char *source;
+  while (data_sample(data, number, &source) != 7) number++;
+  EXPECT(number > 0 || data_sample(data, 1, &source) != 7);
+  int64_t start = (number + 10 - 3) % 10;
+  Prefetch *p = prefetch_open(arena, data, c, 1, 1, 8);
+  prefetch_take(p, start);
+  if ((start + 1) % 10 != number) prefetch_take(p, start + 1);
+  usleep(2000);
+  prefetch_close(p);
+  char want[256];
+  snprintf(want, sizeof want, "raw: token %d is 1000, but the vocabulary ends at 999", bad);
+  EXPECT_FAIL(FAIL_INPUT, want, prefetch_take(prefetch_open(arena, data, c, 1, 1, 2), number));
+  data_close(data);
+  arena_close(arena);
+}
+
+/* --- marks ------------------------------------------------------------------------------------------------------------------- */
+
+TEST(labels_whose_mark_says_so_are_ignored) {
+  Arena *arena = arena_open();
+  uint8_t marks[200];
+  for (int i = 0; i < 200; i++) marks[i] = i % 3 == 0;
+  write_file("a.bin", marks, 200);
+  Data *data = data_open(arena, config_file(arena, "a.bin", ""), NULL, VOCAB);
+  for (int64_t i = 0; i < 24; i++) {
+    Made made = make(data, arena, i, 1);
+    for (int t = 0; t < S; t++) EXPECT(made.labels[t] == (made.ids[t] % 3 == 0 ? made.ids[t] + 1 : -100)); /* ids count from 1 */
+  }
+  data_close(data);
+  arena_close(arena);
+}
+
+TEST(marks_that_are_all_1_change_nothing_and_files_without_them_count) {
+  Arena *arena = arena_open();
+  uint8_t marks[100];
+  memset(marks, TOKEN_COUNTS, sizeof marks);
+  write_file("plain-1.bin", NULL, 100);
+  write_file("plain-2.bin", NULL, 100);
+  write_file("some-1.bin", marks, 100);
+  write_file("some-2.bin", NULL, 100);
+  Data *plain = data_open(arena, config_file(arena, "plain-*.bin", ""), NULL, VOCAB);
+  Data *some = data_open(arena, config_file(arena, "some-*.bin", ""), NULL, VOCAB);
+  for (int64_t i = 0; i < 24; i++) {
+    Made a = make(plain, arena, i, 1), b = make(some, arena, i, 1);
+    EXPECT(!memcmp(&a, &b, sizeof a));
+  }
+  data_close(plain);
+  data_close(some);
+  arena_close(arena);
+}
+
+TEST(marks_of_documents_are_as_good_as_an_id_that_ends_them) {
+  Arena *arena = arena_open();
+  uint8_t marks[200];
+  for (int i = 0; i < 200; i++) marks[i] = (uint8_t)(TOKEN_COUNTS | (i == 5 || i == 9 || i == 100 ? TOKEN_BEGINS : 0));
+  write_file("a.bin", marks, 200);
+  const Config *c = config_file(arena, "a.bin", ", packing: true");
+  Data *data = data_open(arena, c, NULL, VOCAB);
+  data_set_end(data, c, VOCAB, -1);
+  for (int64_t i = 0; i < 24; i++) {
+    Made made = make(data, arena, i, 1);
+    for (int t = 0; t < S; t++) {
+      int at = made.ids[t] - 1, begin = at >= 100 ? 100 : at >= 9 ? 9 : at >= 5 ? 5 : 0, first = made.ids[0] - 1;
+      EXPECT(made.starts[t] == (begin > first ? begin - first : 0));
+      EXPECT((made.labels[t] == -100) == (at + 1 == 5 || at + 1 == 9 || at + 1 == 100));
+    }
+  }
+  data_close(data);
+  arena_close(arena);
+}
+
+TEST(marks_that_are_missing_too_few_or_none_are_named) {
+  Arena *arena = arena_open();
+  uint8_t marks[100];
+  memset(marks, TOKEN_COUNTS, sizeof marks);
+  write_file("a.bin", marks, 100);
+  const Config *c = config_file(arena, "a.bin", "");
+  CHECK(!truncate(in_folder("a.mask"), 99));
+  EXPECT_FAIL(FAIL_INPUT, "a.mask: 99 bytes, but the token file beside it has 100 ids", data_open(arena, c, NULL, VOCAB));
+  CHECK(!unlink(in_folder("a.mask")));
+  EXPECT_FAIL(FAIL_INPUT, "a.mask: No such file", data_open(arena, c, NULL, VOCAB));
+  write_file("a.bin", NULL, 100);
+  memset(marks, TOKEN_COUNTS, sizeof marks);
+  marks[50] = 4;
+  CHECK(try_file_write(in_folder("a.mask"), marks, sizeof marks, NULL));
+  Data *data = data_open(arena, c, NULL, VOCAB);
+  EXPECT_FAIL(FAIL_INPUT, "a.mask: byte 50 is 4, no mark", for (int64_t i = 0; i < 12; i++) make(data, arena, i, 1));
+  data_close(data);
+  EXPECT_FAIL(FAIL_INPUT, "a.mask is there, and would be taken for marks", write_file("a.bin", NULL, 100));
+  EXPECT_FAIL(FAIL_INPUT, "a.mask holds the marks of the token file", data_open(arena, config_file(arena, "a.*", ""), NULL, VOCAB));
+  arena_close(arena);
+}
+
+/* --- documents ---------------------------------------------------------------------------------------------------------------- */
+
+/* Documents of these lengths, whose ids from `counts` on count. */
+static void write_documents(const char *name, const int *lengths, int n, int counts) {
+  uint8_t marks[900];
+  int at = 0;
+  for (int d = 0; d < n; d++)
+    for (int i = 0; i < lengths[d]; i++) marks[at++] = (uint8_t)((i ? 0 : TOKEN_BEGINS) | (i >= counts ? TOKEN_COUNTS : 0));
+  write_file(name, marks, at);
+}
+
+static int by_value(const void *a, const void *b) { return *(const int32_t *)a - *(const int32_t *)b; }
+
+/* Every label that counts comes once an epoch, behind its own id, and none else; what is over is padding. */
+static void expect_whole(const Data *data, Arena *arena, const int32_t *want, int n) {
+  int32_t got[900];
+  int found = 0;
+  for (int64_t i = 0; i < data_epoch_sequences(data); i++) {
+    Made made = make(data, arena, i, 1);
+    for (int t = 0; t < S; t++)
+      if (made.labels[t] >= 0) {
+        EXPECT(made.labels[t] == made.ids[t] + 1);
+        got[found++] = made.labels[t];
+      }
+  }
+  qsort(got, (size_t)found, sizeof *got, by_value);
+  EXPECT(found == n && !memcmp(got, want, sizeof *got * (size_t)n));
+}
+
+static const int lengths[] = {3, 9, 2, 5, 4, 7, 3, 6, 2, 8};
+enum { DOCUMENTS = sizeof lengths / sizeof *lengths };
+
+/* Labels that count: ids behind the second of each document; at most S of a document's. */
+static int wanted(int32_t *want) {
+  int n = 0, id = 1;
+  for (int d = 0; d < DOCUMENTS; d++) {
+    for (int i = 0; i < lengths[d]; i++)
+      if (i >= 2 && i <= S) want[n++] = id + i;
+    id += lengths[d];
+  }
+  return n;
+}
+
+TEST(a_document_is_a_row_and_every_label_comes_once) {
+  Arena *arena = arena_open();
+  int32_t want[900];
+  int n = wanted(want);
+  write_documents("d.bin", lengths, DOCUMENTS, 2);
+  Data *data = data_open(arena, config_file(arena, "d.bin", ", format: chat"), NULL, VOCAB);
+  EXPECT(data_epoch_sequences(data) == DOCUMENTS - 2); /* those of two ids have nothing that counts */
+  expect_whole(data, arena, want, n);
+  Text told = {0};
+  data_marks(data, &told);
+  EXPECT(strstr(told.at, "10 documents in 8 sequences") && strstr(told.at, "2 have nothing that counts") &&
+         !strstr(told.at, "longer"));
+  text_close(&told);
+  data_close(data);
+  arena_close(arena);
+}
+
+TEST(packed_documents_share_rows_as_segments_and_every_label_comes_once) {
+  Arena *arena = arena_open();
+  int32_t want[900];
+  int n = wanted(want);
+  write_documents("d.bin", lengths, DOCUMENTS, 2);
+  const Config *c = config_file(arena, "d.bin", ", format: chat, packing: true");
+  Data *data = data_open(arena, c, NULL, VOCAB);
+  data_set_end(data, c, VOCAB, -1);
+  EXPECT(data_epoch_sequences(data) <= 6); /* 39 labels in rows of 8 */
+  expect_whole(data, arena, want, n);
+  for (int64_t i = 0; i < data_epoch_sequences(data); i++) {
+    Made made = make(data, arena, i, 1);
+    for (int t = 0; t < S; t++) {
+      bool padding = made.ids[t] == 0, begins = t == 0 || made.ids[t] != made.ids[t - 1] + 1;
+      if (!padding) EXPECT(made.starts[t] == (begins ? t : made.starts[t - 1]));
+      if (padding) EXPECT(made.labels[t] == -100 && made.starts[t] > 0 && made.ids[made.starts[t]] == 0);
+    }
+  }
+  data_close(data);
+  arena_close(arena);
+}
+
+TEST(longer_documents_are_cut_dropped_or_refused_as_asked) {
+  Arena *arena = arena_open();
+  const int some[] = {4, 12, 5};
+  write_documents("d.bin", some, 3, 0);
+  Data *cut = data_open(arena, config_file(arena, "d.bin", ", format: chat"), NULL, VOCAB);
+  Data *drop = data_open(arena, config_file(arena, "d.bin", ", format: chat, too_long: drop"), NULL, VOCAB);
+  expect_whole(cut, arena, (int32_t[]){2, 3, 4, 6, 7, 8, 9, 10, 11, 12, 13, 18, 19, 20, 21}, 15);
+  expect_whole(drop, arena, (int32_t[]){2, 3, 4, 18, 19, 20, 21}, 7);
+  Text told = {0};
+  data_marks(cut, &told);
+  EXPECT(strstr(told.at, "1 are longer than train.seq_len"));
+  text_close(&told);
+  EXPECT_FAIL(FAIL_INPUT, "d.bin: the document that begins at token 4 of the files has 12 tokens",
+              data_open(arena, config_file(arena, "d.bin", ", format: chat, too_long: refuse"), NULL, VOCAB));
+  write_file("plain.bin", NULL, 100);
+  EXPECT_FAIL(FAIL_INPUT, "plain.bin: no mark says where a document begins",
+              data_open(arena, config_file(arena, "plain.bin", ", format: chat"), NULL, VOCAB));
+  data_close(cut);
+  data_close(drop);
+  arena_close(arena);
+}
+
+/* Best fit leaves little: lengths up to the row's take at most so much more than their sum. */
+TEST(packing_fills_rows) {
+  enum { LONG = 512, N = 4000 };
+  Arena *arena = arena_open();
+  TokensWriter *w = tokens_writer_open(in_folder("d.bin"), 2);
+  Rng rng = rng_make(3, RNG_TEST, "lengths", 0);
+  for (uint64_t d = 0; d < N; d++) {
+    int n = 2 + (int)(rng_uniform(&rng, d) * (LONG - 1));
+    for (int i = 0; i < n; i++)
+      tokens_writer_add_marked(w, &(int32_t){i}, &(uint8_t){(uint8_t)(TOKEN_COUNTS | (i ? 0 : TOKEN_BEGINS))}, 1);
+  }
+  tokens_writer_close(w);
+  const char *path = in_folder("d.bin");
+  Tokens *tokens = tokens_open(&path, 1, &(TokensAsk){0, VOCAB, "tokens"});
+  Documents *d;
+  Why why;
+  EXPECT(try_documents_open(arena, tokens, LONG, true, LONG_CUT, &d, &why));
+  const DocumentsTold *told = documents_told(d);
+  EXPECT(told->documents == N && (double)told->inputs > 0.95 * (double)told->rows * LONG);
+  tokens_close(tokens);
+  arena_close(arena);
+}
+
+/* --- the first batch --------------------------------------------------------------------------------------------------------- */
+
+/* A terabyte is a number here: nobody may look at all of it.  In processor time, since the machine may be busy. */
+TEST(the_first_batch_of_a_terabyte_is_there_within_a_fifth_of_a_second) {
+  Arena *arena = arena_open();
+  const char *path = in_folder("huge.bin");
+  int64_t nbytes = (int64_t)1 << 40;
+  CHECK(try_file_write(path, "\1\0", 2, NULL));
+  while (truncate(path, nbytes)) nbytes /= 2;
+  if (nbytes < (int64_t)1 << 40)
+    fprintf(stderr, "note: this file system has no files of 1 TB; of %" PRId64 " bytes then\n", nbytes);
+  const Config *c = config_file(arena, "huge.bin", ", dtype: uint16, tokenizer: none");
+  double cpu = check_cpu_seconds(), clock = clock_seconds();
+  Data *data = data_open(arena, c, NULL, VOCAB);
+  EXPECT(data_tokens(data) == nbytes / 2);
+  Prefetch *p = prefetch_open(arena, data, c, 4, 4, 1);
+  prefetch_take(p, 0);
+  EXPECT(check_cpu_seconds() - cpu < 0.2);
+  fprintf(stderr, "%.4f s\n", clock_seconds() - clock);
+  prefetch_close(p);
+  data_close(data);
+  arena_close(arena);
+}
