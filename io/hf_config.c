@@ -28,6 +28,9 @@ static bool resolve_sizes(const HfReader *r, HfConfig *c) {
   if (c->num_attention_heads % c->num_key_value_heads)
     return why_not(r->why, "%s: num_attention_heads %lld is no multiple of num_key_value_heads %lld", r->path,
                    (long long)c->num_attention_heads, (long long)c->num_key_value_heads);
+  if (c->num_experts_per_tok > c->num_local_experts)
+    return why_not(r->why, "%s: num_experts_per_tok %lld is more than num_local_experts %lld", r->path,
+                   (long long)c->num_experts_per_tok, (long long)c->num_local_experts);
   if (!c->head_dim && c->hidden_size % c->num_attention_heads)
     return why_not(r->why, "%s: hidden_size %lld is no multiple of num_attention_heads %lld, and there is no head_dim", r->path,
                    (long long)c->hidden_size, (long long)c->num_attention_heads);

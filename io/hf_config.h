@@ -29,11 +29,13 @@ typedef struct HfConfig {
   int64_t num_key_value_heads; /* null in the file: num_attention_heads */
   int64_t head_dim;            /* absent or null in the file: hidden_size / num_attention_heads */
   int64_t vocab_size, max_position_embeddings;
-  int64_t sliding_window;    /* 0: none */
-  int64_t max_window_layers; /* so many blocks have no window, those behind them do */
+  int64_t sliding_window;                         /* 0: none */
+  int64_t max_window_layers;                      /* so many blocks have no window, those behind them do */
+  int64_t num_local_experts, num_experts_per_tok; /* 0: an mlp for all tokens */
+  double router_aux_loss_coef;                    /* of a loss that is asked for by output_router_logits */
   double rms_norm_eps, initializer_range;
   double embedding_dropout, residual_dropout, attention_dropout;
-  bool tie_word_embeddings, attention_bias, mlp_bias, use_sliding_window;
+  bool tie_word_embeddings, attention_bias, mlp_bias, use_sliding_window, output_router_logits;
   HfRope rope;
   const char *const *warnings; /* one a field that was not understood, without "warn"; in the arena of the read */
   int n_warnings;

@@ -14,9 +14,10 @@ enum {
   MISTRAL = 1 << NAME_MISTRAL,
   QWEN2 = 1 << NAME_QWEN2,
   QWEN3 = 1 << NAME_QWEN3,
+  MIXTRAL = 1 << NAME_MIXTRAL,
   GPT2 = 1 << NAME_GPT2,
   QWEN = QWEN2 | QWEN3,
-  ROTARY = LLAMA | MISTRAL | QWEN,
+  ROTARY = LLAMA | MISTRAL | QWEN | MIXTRAL,
   ALL = ROTARY | GPT2
 };
 
@@ -40,6 +41,12 @@ static bool read_layer_types(HfReader *r, const json_t *root, HfConfig *c) {
   return true;
 }
 
+/* Whose class has another base where the file has none. */
+static bool read_far_rope(HfReader *r, const json_t *root, HfConfig *c) {
+  c->rope.theta = 1e6;
+  return hf_rope_read(r, root, c);
+}
+
 #define INT(name, of, field, absent, null, least, most)                                                                            \
   { name, of, HF_INT, offsetof(HfConfig, field), absent, null, least, most, NULL, NULL, NULL }
 #define REAL(name, of, field, absent, least, most)                                                                                 \
@@ -58,17 +65,20 @@ const HfField hf_fields[] = {
     INT("num_attention_heads", ROTARY, num_attention_heads, NAN, NAN, 1, HF_MOST_HEADS),
     INT("num_key_value_heads", LLAMA, num_key_value_heads, 0, 0, 1, HF_MOST_HEADS),
     INT("num_key_value_heads", MISTRAL | QWEN, num_key_value_heads, NAN, 0, 1, HF_MOST_HEADS),
-    INT("head_dim", LLAMA | MISTRAL | QWEN2, head_dim, 0, 0, 1, HF_WIDEST_HEAD),
+    INT("num_key_value_heads", MIXTRAL, num_key_value_heads, 8, 0, 1, HF_MOST_HEADS),
+    INT("head_dim", LLAMA | MISTRAL | QWEN2 | MIXTRAL, head_dim, 0, 0, 1, HF_WIDEST_HEAD),
     INT("head_dim", QWEN3, head_dim, 128, NAN, 1, HF_WIDEST_HEAD),
     INT("vocab_size", ALL, vocab_size, NAN, NAN, 1, HF_WIDEST),
     INT("max_position_embeddings", LLAMA, max_position_embeddings, 2048, 2048, 1, 1 << 30),
-    INT("max_position_embeddings", MISTRAL, max_position_embeddings, 131072, 131072, 1, 1 << 30),
+    INT("max_position_embeddings", MISTRAL | MIXTRAL, max_position_embeddings, 131072, 131072, 1, 1 << 30),
     INT("max_position_embeddings", QWEN, max_position_embeddings, 32768, 32768, 1, 1 << 30),
     INT("sliding_window", MISTRAL, sliding_window, 4096, 0, 1, 1 << 30),
+    INT("sliding_window", MIXTRAL, sliding_window, 0, 0, 1, 1 << 30),
     INT("sliding_window", QWEN, sliding_window, 4096, 0, 1, 1 << 30),
     INT("max_window_layers", QWEN, max_window_layers, 28, 28, 0, 10000),
     BOOL("use_sliding_window", QWEN, use_sliding_window, 0),
-    REAL("rms_norm_eps", ROTARY, rms_norm_eps, 1e-6, 0, 1),
+    REAL("rms_norm_eps", LLAMA | MISTRAL | QWEN, rms_norm_eps, 1e-6, 0, 1),
+    REAL("rms_norm_eps", MIXTRAL, rms_norm_eps, 1e-5, 0, 1),
     REAL("initializer_range", ALL, initializer_range, 0.02, 0, 100),
     REAL("attention_dropout", ROTARY, attention_dropout, 0, 0, 0.999),
     BOOL("tie_word_embeddings", ROTARY, tie_word_embeddings, 0),
@@ -76,9 +86,15 @@ const HfField hf_fields[] = {
     BOOL("mlp_bias", LLAMA, mlp_bias, 0),
     ONLY("hidden_act", ROTARY, "\"silu\""),
     {.name = "layer_types", .of = QWEN, .use = HF_SILENT, .read = read_layer_types},
-    {.name = "rope_parameters", .of = ROTARY, .use = HF_SILENT, .read = hf_rope_read, .write = hf_rope_write},
+    {.name = "rope_parameters", .of = MIXTRAL, .use = HF_SILENT, .read = read_far_rope, .write = hf_rope_write},
+    {.name = "rope_parameters", .of = ROTARY & ~MIXTRAL, .use = HF_SILENT, .read = hf_rope_read, .write = hf_rope_write},
     SILENT("rope_scaling", ROTARY),
     SILENT("rope_theta", ROTARY),
+    INT("num_local_experts", MIXTRAL, num_local_experts, 8, NAN, 1, HF_MOST_EXPERTS),
+    INT("num_experts_per_tok", MIXTRAL, num_experts_per_tok, 2, NAN, 1, HF_MOST_EXPERTS),
+    REAL("router_aux_loss_coef", MIXTRAL, router_aux_loss_coef, 0.001, 0, 100),
+    BOOL("output_router_logits", MIXTRAL, output_router_logits, 0),
+    ONLY("router_jitter_noise", MIXTRAL, "0"),
 
     INT("n_embd", GPT2, hidden_size, NAN, NAN, 1, HF_WIDEST),
     INT("n_inner", GPT2, intermediate_size, 0, 0, 1, HF_WIDEST),

@@ -10,7 +10,7 @@
 #include "src/base/vec.h"
 
 /* No model's width, vocabulary or length comes near the first; products of two stay exact. */
-enum { HF_WIDEST = 1 << 24, HF_MOST_HEADS = 65536, HF_WIDEST_HEAD = 65536 };
+enum { HF_WIDEST = 1 << 24, HF_MOST_HEADS = 65536, HF_WIDEST_HEAD = 65536, HF_MOST_EXPERTS = 4096 };
 
 typedef struct HfReader {
   Arena *arena;

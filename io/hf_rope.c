@@ -119,7 +119,8 @@ bool hf_rope_read(HfReader *r, const json_t *root, HfConfig *config) {
   if (config->head_dim % 2)
     return why_not(r->why, "%s: head_dim %lld is odd; rotary positions turn pairs", r->path, (long long)config->head_dim);
 
-  static const HfField theta = NUMBER("rope_theta", EVERY, HF_REAL, rope.theta, 10000, 1, 1e15);
+  HfField theta = NUMBER("rope_theta", EVERY, HF_REAL, rope.theta, 10000, 1, 1e15);
+  if (config->rope.theta > 0) theta.absent = theta.null = config->rope.theta;
   Fields f = {0};
   bool inside = json_object_get(object, "rope_theta") != NULL;
   if (!hf_field_read(r, inside ? object : root, inside ? prefix : "", &theta, &f)) return false;

@@ -2,6 +2,7 @@
 #include "io/names.h"
 
 #include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
 
 #include "src/base/fail.h"
@@ -11,6 +12,7 @@ static const NameArchitecture architectures[NAME_FAMILIES] = {
     [NAME_MISTRAL] = {"MistralForCausalLM", "mistral", "model.", "model.embed_tokens.weight"},
     [NAME_QWEN2] = {"Qwen2ForCausalLM", "qwen2", "model.", "model.embed_tokens.weight"},
     [NAME_QWEN3] = {"Qwen3ForCausalLM", "qwen3", "model.", "model.embed_tokens.weight"},
+    [NAME_MIXTRAL] = {"MixtralForCausalLM", "mixtral", "model.", "model.embed_tokens.weight"},
     [NAME_GPT2] = {"GPT2LMHeadModel", "gpt2", "transformer.", "transformer.wte.weight"},
 };
 
@@ -47,6 +49,30 @@ bool name_is_prefix(const char *text, int n) {
   for (NameFamily f = 0; f < NAME_FAMILIES; f++)
     if ((int)strlen(architectures[f].prefix) == n && !strncmp(architectures[f].prefix, text, (size_t)n)) return true;
   return false;
+}
+
+/* Behind "experts.E.": in which tensor, and the how manieth of how many an expert has there. */
+static const struct {
+  const char *rest, *fused;
+  int at, of;
+} fused_weights[] = {{"w1.weight", "gate_up_proj", 0, 2}, {"w3.weight", "gate_up_proj", 1, 2}, {"w2.weight", "down_proj", 0, 1}};
+
+const char *name_fused(Arena *arena, const char *name, int64_t *part) {
+  static const char block[] = ".block_sparse_moe.", experts[] = "experts.";
+  const char *at = strstr(name, block);
+  if (!at) return NULL;
+  int before = (int)(at - name);
+  const char *rest = at + sizeof block - 1;
+  *part = 0;
+  if (strncmp(rest, experts, sizeof experts - 1)) return arena_printf(arena, "%.*s.mlp.%s", before, name, rest);
+  char *end;
+  int64_t expert = strtol(rest + sizeof experts - 1, &end, 10);
+  for (size_t i = 0; i < sizeof fused_weights / sizeof *fused_weights; i++) {
+    if (*end != '.' || strcmp(end + 1, fused_weights[i].rest)) continue;
+    *part = expert * fused_weights[i].of + fused_weights[i].at;
+    return arena_printf(arena, "%.*s.mlp.experts.%s", before, name, fused_weights[i].fused);
+  }
+  return NULL;
 }
 
 bool name_is_constant(const char *name) {

@@ -5,9 +5,12 @@
 #define IO_NAMES_H
 
 #include <stdbool.h>
+#include <stdint.h>
+
+#include "src/base/arena.h"
 
 /* Architectures that can be trained, in the order of the table.  1 << one of these is a bit of HfField.of. */
-typedef enum NameFamily { NAME_LLAMA, NAME_MISTRAL, NAME_QWEN2, NAME_QWEN3, NAME_GPT2, NAME_FAMILIES } NameFamily;
+typedef enum NameFamily { NAME_LLAMA, NAME_MISTRAL, NAME_QWEN2, NAME_QWEN3, NAME_MIXTRAL, NAME_GPT2, NAME_FAMILIES } NameFamily;
 
 typedef struct NameArchitecture {
   const char *architecture; /* in "architectures" */
@@ -24,6 +27,10 @@ bool name_is_embedding(const char *name);
 bool name_is_prefix(const char *text, int n); /* whether these n bytes are an architecture's prefix */
 /* The output matrix, which is not there when tied to the embedding. */
 extern const char name_head[];
+
+/* Where the memory of transformers 5, and what is written straight from it, holds a weight that files have by itself: all experts'
+ * matrices in one tensor.  part: how many of the weight's size come before it there.  NULL: it is not so. */
+const char *name_fused(Arena *arena, const char *name, int64_t *part);
 
 /* A tensor that old files hold beside the weights and that every model computes for itself. */
 bool name_is_constant(const char *name);

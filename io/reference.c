@@ -5,6 +5,7 @@
 #include <string.h>
 
 #include "io/json.h"
+#include "io/names.h"
 #include "io/safetensors.h"
 #include "src/base/vec.h"
 
@@ -29,7 +30,13 @@ static const SafeTensor *find(const Reference *ref, const char *name) {
 }
 
 void reference_read(const Reference *ref, const char *name, float *out, int64_t n) {
-  const SafeTensor *t = find(ref, name);
+  int64_t part;
+  const char *fused = safetensors_find(ref->file, name) ? NULL : name_fused(ref->arena, name, &part);
+  const SafeTensor *t = find(ref, fused ? fused : name);
+  if (fused && part < t->n / n) {
+    safetensors_read_f32(ref->file, t, part * n, n, out);
+    return;
+  }
   if (t->n != n)
     fail(FAIL_INPUT, "%s: '%s' has %lld elements, the model makes %lld\nhelp: is it another model's reference?", ref->path, name,
          (long long)t->n, (long long)n);

@@ -17,6 +17,10 @@
  *   embedding       table (V,C)  ids (T)                                       out (T,C)
  *   embedding_grad  dout (T,C)  ids (T)  order (T)                             dtable (V,C)    n[0]: 1 adds to dtable, 0 overwrites
  * it
+ *   route           scores (T,E)                                               out (3·T·k+E+1) n[1]: k
+ *   take            x (T,C)  index (T·n)  inverse (T·n)                        out (T·n,C)     n[1]: n
+ *   grouped         x (R,K)  w (E·N,K)  offsets (E+1)                          out (R,N)       n[1]: 1: w is (E·K,N)
+ *   grouped_grad    a (R,M)  b (R,N)  offsets (E+1)                            out (E·M,N)     n[0]: 1 adds to out, 0 overwrites it
  *
  * matmul: in each of a, b, c one of the two strides is 1 (a transposed operand is just a view with its strides exchanged;
  * c's last stride is 1); the other is a leading dimension of any size at least the extent.  bias, on GPUs alone, is added to every
@@ -25,6 +29,13 @@
  * position of i's own segment, 0 <= start[i] <= i.  lse = log of the sum of exp(scale·q·k) over the keys seen.  The last
  * stride of q, k, v, o, do, dq, dk, dv is 1; lse and start are contiguous.
  * embedding_grad: order is the permutation that sorts ids stably (ids[order[0]] <= ids[order[1]] <= …).
+ *
+ * route: out, int32, has four parts.  The k experts of each row, best first: those with the largest scores, the lower one of equal
+ * ones, NaN as -infinity; pair t·k+j is row t's choice j.  The pairs sorted stably by expert.  The place of each pair among them.
+ * The first place of each expert's, and T·k. take: row i of out is row index[i] / n of x; inverse is not looked at. grouped: row r
+ * of out is row r of x times the transpose of w's part e, where offsets[e] <= r < offsets[e+1]; offsets[0] is 0, offsets[E] is R.
+ * grouped_grad: part e of out is aᵀ·b of those rows, zeros where there are none.  The last stride of x, a, b and out is 1; w, index
+ * and offsets are contiguous.
  *
  * Determinism: the same call on the same kind of CPU with the same number of threads gives the same bits. */
 #ifndef KERNELS_BIG_H

@@ -29,9 +29,20 @@ BigRun *reference_attention_grad(Why *why);
 BigRun *reference_embedding(Why *why);
 BigRun *reference_embedding_grad(Why *why);
 
+BigRun *reference_route(Why *why);
+BigRun *reference_take(Why *why);
+BigRun *reference_grouped(Why *why);
+BigRun *reference_grouped_grad(Why *why);
+
 bool embedding_applies(const BigCall *call);
 BigRun *parallel_embedding(Why *why);
 BigRun *parallel_embedding_grad(Why *why);
+
+/* From the experts of so many pairs what lies behind them in route's result: order, inverse and offsets. */
+void route_sort(int32_t *expert, int64_t pairs, int64_t E);
+bool route_applies(const BigCall *call);
+BigRun *parallel_route(Why *why);
+BigRun *parallel_take(Why *why);
 
 BigRun *onednn_matmul(Why *why);
 const char *onednn_library(void);
@@ -48,6 +59,10 @@ const char *cblas_library(void);
 
 size_t own_matmul_workspace(const BigCall *call);
 void own_matmul_text(const BigCall *call, const char *symbol, Text *source);
+
+size_t own_grouped_workspace(const BigCall *call); /* of both */
+void own_grouped_text(const BigCall *call, const char *symbol, Text *source);
+void own_grouped_grad_text(const BigCall *call, const char *symbol, Text *source);
 
 size_t flash_attention_workspace(const BigCall *call);
 void flash_attention_text(const BigCall *call, const char *symbol, Text *source);

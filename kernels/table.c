@@ -44,6 +44,14 @@ static const BigImpl rows[] = {
      .applies = embedding_applies,
      .native = parallel_embedding_grad},
     {.op = "embedding_grad", .name = "reference", .deterministic = true, .native = reference_embedding_grad},
+    {.op = "route", .name = "rows", .deterministic = true, .applies = route_applies, .native = parallel_route},
+    {.op = "route", .name = "reference", .deterministic = true, .native = reference_route},
+    {.op = "take", .name = "rows", .deterministic = true, .applies = embedding_applies, .native = parallel_take},
+    {.op = "take", .name = "reference", .deterministic = true, .native = reference_take},
+    {.op = "grouped", .name = "own", .deterministic = true, .workspace = own_grouped_workspace, .text = own_grouped_text},
+    {.op = "grouped", .name = "reference", .deterministic = true, .native = reference_grouped},
+    {.op = "grouped_grad", .name = "own", .deterministic = true, .workspace = own_grouped_workspace, .text = own_grouped_grad_text},
+    {.op = "grouped_grad", .name = "reference", .deterministic = true, .native = reference_grouped_grad},
 };
 enum { ROWS = sizeof rows / sizeof *rows };
 

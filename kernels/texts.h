@@ -6,6 +6,7 @@
 extern const char text_big[];
 extern const char text_prelude[];
 extern const char text_prelude_cuda[];
+extern const char text_grouped[];
 extern const char text_matmul[];
 extern const char text_attention[];
 extern const char text_attention_grad[];

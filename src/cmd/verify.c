@@ -27,6 +27,8 @@ static const Tolerance tolerances[] = {[PRECISION_FP32] = {2e-5, 2e-4, 2e-5, 2e-
                                        [PRECISION_BF16] = {2e-2, 3e-2, 1e-2, 1e-2},
                                        [PRECISION_FP16] = {2e-2, 3e-2, 1e-2, 1e-2}};
 static const double brief_moments = 2e-3;
+/* With experts, in 16 bits, a token near a tie goes to another expert; transformers in bf16 is 0.08 and 0.30 off, too. */
+static const Tolerance brief_experts = {0.15, 0.5, 1e-2, 3e-2};
 
 enum { PASSES_MOST = 1000 };
 
@@ -270,6 +272,7 @@ int cmd_verify(int argc, char **argv) {
   v.model = setup_model(v.arena, v.config, &warnings);
   if (warnings.n && comm_rank(v.comm) == 0) fprintf(stderr, "warn   %s", warnings.at);
   text_close(&warnings);
+  if (v.model.experts && c->precision.compute != PRECISION_FP32) v.tolerance = brief_experts;
   v.mesh = setup_mesh(v.config, v.comm);
   v.threads = v.config->cpu.threads ? (int)v.config->cpu.threads : comm_core_share(v.comm);
   v.dev = setup_device(v.config, v.comm, v.threads, NULL);

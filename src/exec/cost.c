@@ -21,11 +21,13 @@ static double kernel_bytes(const Kernel *k) {
   return nbytes;
 }
 
+static bool is_product(Op op) { return op == OP_MATMUL || op == OP_GROUPED || op == OP_GROUPED_GRAD; }
+
 /* Two products forward, five back, of which one is the first forward one again; where segments end is not known here. */
 static double big_flops(const Step *s) {
   const int64_t *d = s->in[0].shape.dim;
   double products = s->op == OP_ATTENTION ? 2 : 5;
-  if (s->op == OP_MATMUL) return 2 * (double)d[0] * (double)d[1] * (double)s->out[0].shape.dim[1];
+  if (is_product(s->op)) return 2 * (double)d[0] * (double)d[1] * (double)s->out[0].shape.dim[1];
   if (s->op != OP_ATTENTION && s->op != OP_ATTENTION_GRAD) return 0;
   return 2 * products * (double)d[0] * (double)d[2] * (double)d[3] * attention_pairs((double)d[1], (double)s->n[0]);
 }
@@ -47,7 +49,8 @@ static double big_bytes(const Step *s) {
   for (int i = 0; i < s->nin; i++) nbytes += arg_bytes(&s->in[i]);
   for (int i = 0; i < s->nout; i++) nbytes += arg_bytes(&s->out[i]);
   if (s->op == OP_EMBEDDING) nbytes += arg_bytes(&s->out[0]) - arg_bytes(&s->in[0]); /* only rows that are looked up */
-  if ((s->op == OP_MATMUL || s->op == OP_EMBEDDING_GRAD) && s->n[0]) nbytes += arg_bytes(&s->out[0]); /* read, too */
+  if ((s->op == OP_MATMUL || s->op == OP_GROUPED_GRAD || s->op == OP_EMBEDDING_GRAD) && s->n[0])
+    nbytes += arg_bytes(&s->out[0]); /* read, too */
   return nbytes;
 }
 
@@ -60,7 +63,7 @@ static double collective_bytes(const Step *s) {
 /* --- telling ---------------------------------------------------------------------------------------------------------------- */
 
 static ProfKind big_kind(Op op) {
-  return op == OP_MATMUL ? PROF_PRODUCTS : op == OP_ATTENTION || op == OP_ATTENTION_GRAD ? PROF_ATTENTION : PROF_EMBEDDING;
+  return is_product(op) ? PROF_PRODUCTS : op == OP_ATTENTION || op == OP_ATTENTION_GRAD ? PROF_ATTENTION : PROF_EMBEDDING;
 }
 
 StepCost step_cost(const Step *s, bool updates) {

@@ -146,6 +146,7 @@ static void emit_big(Lower *l, int node) {
     step.n[0] = x->n[0];
   else
     step.n[0] = l->absorber[node] >= 0; /* accumulate */
+  if (x->op == OP_ROUTE || x->op == OP_TAKE || x->op == OP_GROUPED) step.n[1] = x->n[0];
   big_results(l, node, &step);
   add_workspace(l, &step);
   lower_step(l, step);

@@ -34,7 +34,7 @@ static void concat_targets(Target *t, const Graph *g, const int *uses, int i) {
   }
 }
 
-static bool accumulates(Op op) { return op == OP_MATMUL || op == OP_EMBEDDING_GRAD; }
+static bool accumulates(Op op) { return op == OP_MATMUL || op == OP_EMBEDDING_GRAD || op == OP_GROUPED_GRAD; }
 
 /* The layout of a node within what it is a view of; false: there are no strides. */
 static bool find_layout(const Graph *g, int node, Layout *l) {

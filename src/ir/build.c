@@ -259,6 +259,23 @@ int ir_matmul_bias(Graph *g, int a, bool ta, int b, bool tb, int bias) {
 
 int ir_matmul(Graph *g, int a, bool ta, int b, bool tb) { return ir_matmul_bias(g, a, ta, b, tb, -1); }
 
+Route ir_route(Graph *g, int scores, int64_t k) {
+  int64_t T = graph_node(g, scores)->shape.dim[0], E = graph_node(g, scores)->shape.dim[1], pairs = T * k;
+  int all = graph_push(g, (Node){.op = OP_ROUTE, .n = {k}, .nin = 1, .in = &scores});
+  return (Route){.expert = ir_reshape(g, ir_slice(g, all, 0, 0, pairs), SHAPE(T, k)),
+                 .order = ir_slice(g, all, 0, pairs, 2 * pairs),
+                 .inverse = ir_slice(g, all, 0, 2 * pairs, 3 * pairs),
+                 .offsets = ir_slice(g, all, 0, 3 * pairs, 3 * pairs + E + 1)};
+}
+
+int ir_take(Graph *g, int x, int index, int inverse, int64_t times) {
+  return graph_push(g, (Node){.op = OP_TAKE, .n = {times}, .nin = 3, .in = (int[]){x, index, inverse}});
+}
+
+int ir_grouped(Graph *g, int x, int w, bool tw, int offsets) {
+  return graph_push(g, (Node){.op = OP_GROUPED, .n = {!tw}, .nin = 3, .in = (int[]){x, w, offsets}});
+}
+
 int ir_result(Graph *g, int x, int i) { return graph_push(g, (Node){.op = OP_RESULT, .n = {i}, .nin = 1, .in = (int[]){x}}); }
 
 int ir_attention(Graph *g, int q, int k, int v, int start, double scale, int64_t window) {

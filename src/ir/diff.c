@@ -266,6 +266,25 @@ static void rule_embedding(Diff *d, int x, int dy) {
   contribute(d, table, graph_push(d->g, (Node){.op = OP_EMBEDDING_GRAD, .n = {rows}, .nin = 3, .in = in}));
 }
 
+/* Each row's gradient comes from the places it was taken to. */
+static void rule_take(Diff *d, int x, int dy) {
+  const Node node = *graph_node(d->g, x);
+  int64_t times = node.n[0], rows = node.shape.dim[0] / times, cols = node.shape.dim[1];
+  int back = ir_take(d->g, dy, node.in[2], node.in[1], 1), sum = -1;
+  int copies = ir_reshape(d->g, back, SHAPE(rows, times, cols));
+  for (int64_t i = 0; i < times; i++) sum = add_to(d->g, sum, ir_slice(d->g, copies, 1, i, i + 1));
+  contribute(d, node.in[0], ir_reshape(d->g, sum, SHAPE(rows, cols)));
+}
+
+static void rule_grouped(Diff *d, int x, int dy) {
+  const Node node = *graph_node(d->g, x);
+  int rows = node.in[0], w = node.in[1], offsets = node.in[2];
+  bool plain = node.n[0] != 0;
+  if (d->wanted[rows]) contribute(d, rows, ir_grouped(d->g, dy, w, plain, offsets));
+  int in[] = {plain ? rows : dy, plain ? dy : rows, offsets};
+  if (d->wanted[w]) contribute(d, w, graph_push(d->g, (Node){.op = OP_GROUPED_GRAD, .nin = 3, .in = in}));
+}
+
 /* An op without a row cannot be differentiated: gradients of gradients and collectives. */
 static Rule *const rules[OP_COUNT] = {
     [OP_CONST] = rule_none,
@@ -317,6 +336,9 @@ static Rule *const rules[OP_COUNT] = {
     [OP_RESULT] = rule_result,
     [OP_ATTENTION] = rule_attention,
     [OP_EMBEDDING] = rule_embedding,
+    [OP_ROUTE] = rule_none,
+    [OP_TAKE] = rule_take,
+    [OP_GROUPED] = rule_grouped,
 };
 
 /* Whether a gradient flows from the node to its inputs at all. */

@@ -21,6 +21,9 @@ static inline const Shape *eval_shape(const Eval *e, int i) { return &graph_node
 /* interp_big.c */
 EvalFn eval_matmul, eval_attention, eval_attention_grad, eval_embedding, eval_embedding_grad;
 
+/* interp_experts.c */
+EvalFn eval_route, eval_take, eval_grouped, eval_grouped_grad;
+
 /* Of result i of an attention node: the elements before it in the node's value; i == the number of results gives all. */
 int64_t interp_result_offset(const Graph *g, const Node *node, int64_t i);
 

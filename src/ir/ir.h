@@ -80,6 +80,11 @@ typedef enum Op {
   OP_ATTENTION_GRAD, /* do q k v o lse start; results dq dk dv */
   OP_EMBEDDING,      /* table ids */
   OP_EMBEDDING_GRAD, /* dout ids order; n[0]: V; to dout's type or to F32 */
+  OP_ROUTE,          /* scores (T,E) of F32; n[0]: k; I32 (3·T·k + E + 1): ir_route names its parts */
+  OP_TAKE,           /* x (T,C), index and inverse (T·n[0]): row index[i] / n[0] of x in row i */
+  OP_GROUPED,        /* x (R,K) w (E·N,K) offsets (E+1): each group of rows times its expert's wᵀ; n[0]: w is (E·K,N), and not
+                        transposed */
+  OP_GROUPED_GRAD,   /* a (R,M) b (R,N) offsets (E+1): aᵀ·b of each group, (E·M,N); to the operands' type or to F32 */
   OP_RESULT,         /* result n[0] of an attention node */
   /* collectives over mesh axis n[0] of n[1] ranks, on vectors */
   OP_ALL_GATHER,     /* (N) -> (N·R) */
@@ -260,6 +265,19 @@ int ir_matmul_bias(Graph *g, int a, bool ta, int b, bool tb, int bias); /* bias 
 int ir_result(Graph *g, int x, int i);
 /* The node with both its results right behind it (differentiation finds lse there); returns o. */
 int ir_attention(Graph *g, int q, int k, int v, int start, double scale, int64_t window);
+/* A row's k largest scores choose its experts, ties to the lower one; the T·k pairs (row, choice), each a number, are then sorted
+ * stably by expert.  All I32, without a gradient. */
+typedef struct Route {
+  int expert;  /* (T,k) */
+  int order;   /* (T·k): which pair comes at each place of the sorted ones */
+  int inverse; /* (T·k): the place of each pair */
+  int offsets; /* (E+1): the first place of each expert's; the last is T·k */
+} Route;
+Route ir_route(Graph *g, int scores, int64_t k);
+/* Rows of x (T,C), each so many times, by a permutation and its inverse (T·times); the gradient is the same the other way. */
+int ir_take(Graph *g, int x, int index, int inverse, int64_t times);
+/* (R,K)·(E·N,K)ᵀ in groups, or (R,K)·(E·K,N) where w is not transposed: rows offsets[e] up to but not offsets[e+1] by expert e. */
+int ir_grouped(Graph *g, int x, int w, bool tw, int offsets);
 static inline int ir_add(Graph *g, int a, int b) { return ir_binary(g, OP_ADD, a, b); }
 static inline int ir_sub(Graph *g, int a, int b) { return ir_binary(g, OP_SUB, a, b); }
 static inline int ir_mul(Graph *g, int a, int b) { return ir_binary(g, OP_MUL, a, b); }

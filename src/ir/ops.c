@@ -307,6 +307,64 @@ static bool infer_embedding_grad(const Graph *g, Node *node, Why *why) {
   return result_type(node, in(g, node, 0)->dtype, why);
 }
 
+/* Input i: integers of a vector of this length (-1: any). */
+static bool need_indices(const Graph *g, const Node *node, int i, int64_t n, Why *why) {
+  if (!need(g, node, i, DT_I32, why) || !rank_is(g, node, i, 1, why)) return false;
+  int64_t is = in(g, node, i)->shape.dim[0];
+  return n < 0 || is == n || why_not(why, "input %d has %lld elements, not %lld", i, (long long)is, (long long)n);
+}
+
+static bool infer_route(const Graph *g, Node *node, Why *why) {
+  if (!need(g, node, 0, DT_F32, why) || !rank_is(g, node, 0, 2, why)) return false;
+  const int64_t *d = in(g, node, 0)->shape.dim, k = node->n[0];
+  if (k < 1 || k > d[1]) return why_not(why, "%lld of %lld experts", (long long)k, (long long)d[1]);
+  if (d[0] > INT32_MAX / k) return why_not(why, "more rows than a 32-bit index can count");
+  node->dtype = DT_I32;
+  node->shape = SHAPE(3 * d[0] * k + d[1] + 1);
+  return true;
+}
+
+static bool infer_take(const Graph *g, Node *node, Why *why) {
+  if (!need_floats(g, node, 0, 1, why) || !rank_is(g, node, 0, 2, why)) return false;
+  const int64_t *d = in(g, node, 0)->shape.dim, times = node->n[0];
+  if (times < 1 || d[0] > INT32_MAX / times) return why_not(why, "rows %lld times", (long long)times);
+  node->dtype = in(g, node, 0)->dtype;
+  node->shape = SHAPE(d[0] * times, d[1]);
+  return need_indices(g, node, 1, d[0] * times, why) && need_indices(g, node, 2, d[0] * times, why);
+}
+
+/* Two matrices of floats, and where groups of the first one's rows begin. */
+static bool grouped_inputs(const Graph *g, const Node *node, int64_t *experts, Why *why) {
+  if (!need_floats(g, node, 0, 2, why) || !rank_is(g, node, 0, 2, why) || !rank_is(g, node, 1, 2, why) ||
+      !need_indices(g, node, 2, -1, why))
+    return false;
+  *experts = in(g, node, 2)->shape.dim[0] - 1;
+  return *experts > 0 || why_not(why, "no experts");
+}
+
+static bool infer_grouped(const Graph *g, Node *node, Why *why) {
+  int64_t experts;
+  if (!grouped_inputs(g, node, &experts, why)) return false;
+  const int64_t *x = in(g, node, 0)->shape.dim, *w = in(g, node, 1)->shape.dim;
+  bool plain = node->n[0] != 0;
+  if (w[0] % experts || x[1] != (plain ? w[0] / experts : w[1]))
+    return why_not(why, "%lld columns by a (%lld,%lld) of %lld experts", (long long)x[1], (long long)w[0], (long long)w[1],
+                   (long long)experts);
+  node->dtype = in(g, node, 0)->dtype;
+  node->shape = SHAPE(x[0], plain ? w[1] : w[0] / experts);
+  return true;
+}
+
+static bool infer_grouped_grad(const Graph *g, Node *node, Why *why) {
+  int64_t experts;
+  if (!grouped_inputs(g, node, &experts, why)) return false;
+  const int64_t *a = in(g, node, 0)->shape.dim, *b = in(g, node, 1)->shape.dim;
+  if (a[0] != b[0]) return why_not(why, "%lld and %lld rows", (long long)a[0], (long long)b[0]);
+  if (a[1] > INT64_MAX / 16 / experts) return why_not(why, "the result is too large");
+  node->shape = SHAPE(experts * a[1], b[1]);
+  return result_type(node, in(g, node, 0)->dtype, why);
+}
+
 static bool infer_result(const Graph *g, Node *node, Why *why) {
   const Node *x = in(g, node, 0);
   int64_t i = node->n[0];
@@ -394,6 +452,10 @@ const OpRow op_table[OP_COUNT] = {
     [OP_ATTENTION_GRAD] = {"attention_grad", KIND_BIG, 7, "window", .has_f = true, .infer = infer_attention_grad},
     [OP_EMBEDDING] = {"embedding", KIND_BIG, 2, "", .infer = infer_embedding},
     [OP_EMBEDDING_GRAD] = {"embedding_grad", KIND_BIG, 3, "rows", .gives_dtype = true, .infer = infer_embedding_grad},
+    [OP_ROUTE] = {"route", KIND_BIG, 1, "k", .infer = infer_route},
+    [OP_TAKE] = {"take", KIND_BIG, 3, "times", .infer = infer_take},
+    [OP_GROUPED] = {"grouped", KIND_BIG, 3, "plain", .infer = infer_grouped},
+    [OP_GROUPED_GRAD] = {"grouped_grad", KIND_BIG, 3, "", .gives_dtype = true, .infer = infer_grouped_grad},
     [OP_RESULT] = {"result", KIND_RESULT, 1, "index", .infer = infer_result},
     [OP_ALL_GATHER] = {"all_gather", KIND_COLLECTIVE, 1, "axis ranks", .infer = infer_collective},
     [OP_REDUCE_SCATTER] = {"reduce_scatter", KIND_COLLECTIVE, 1, "axis ranks", .infer = infer_collective},

@@ -7,11 +7,9 @@
 #include <stdio.h>
 #include <string.h>
 
-static const ModelFamily families[] = {{"llama", model_llama, false, false},
-                                       {"mistral", model_llama, false, false},
-                                       {"qwen2", model_llama, true, false},
-                                       {"qwen3", model_llama, false, true},
-                                       {"gpt2", model_gpt2, true, false, true}};
+static const ModelFamily families[] = {{"llama", model_llama, false, false},   {"mistral", model_llama, false, false},
+                                       {"qwen2", model_llama, true, false},    {"qwen3", model_llama, false, true},
+                                       {"mixtral", model_llama, false, false}, {"gpt2", model_gpt2, true, false, true}};
 
 static int param(ModelBuild *m, const char *unit, const char *name, Shape shape, InitKind init, double std) {
   Var var = {.name = name, .class = VAR_PARAM, .dtype = DT_F32, .shape = shape, .unit = unit, .init = init, .std = std};
@@ -126,15 +124,18 @@ static const ModelFamily *family_of(const ModelConfig *config) {
 bool model_takes_segments(const ModelConfig *config) { return !family_of(config)->absolute; }
 
 ModelNodes model_build(Graph *g, const ModelConfig *config, const ModelBatch *batch) {
-  ModelBuild m = {.g = g, .config = config, .batch = batch};
+  ModelBuild m = {.g = g, .config = config, .batch = batch, .chosen = -1, .probability = -1, .router_z = -1};
   int64_t B = batch->sequences, S = batch->positions, T = B * S;
   ModelNodes model = {.ids = input(g, "ids", SHAPE(T)),
                       .labels = input(g, "labels", SHAPE(T)),
                       .start = segment_starts(g, batch),
-                      .order = input(g, "order", SHAPE(T))};
+                      .order = input(g, "order", SHAPE(T)),
+                      .balance = -1,
+                      .router_z = -1};
   m.family = family_of(config);
   declare_drops(&m);
   m.family->forward(&m, &model);
+  model_router_losses(&m, &model);
   CHECK(m.drops == model_drops(config));
   model.params = m.params.at;
   model.n_params = m.params.n;

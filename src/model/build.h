@@ -22,6 +22,9 @@ struct ModelBuild {
   const ModelFamily *family;
   VEC(int) params;
   int64_t drops; /* places passed so far */
+  /* Of experts, sums over the blocks so far, -1 before: how many tokens chose each (E), its probability (1,E), the squares of the
+   * router's log sum exp. */
+  int chosen, probability, router_z;
 };
 
 /* Declares a parameter and loads it. */
@@ -42,6 +45,10 @@ int model_rope(Graph *g, int x, int cosines, int sines);                    /* o
 int model_drop(ModelBuild *m, int x, double share);
 /* x + y, which is kept for the backward pass: what blocks hand on. */
 int model_residual(ModelBuild *m, int x, int y);
+
+/* An mlp of experts with the parameters NAME.gate.weight and NAME.experts.E.w1|w3|w2.weight: (T,C) to (T,C). */
+int model_experts(ModelBuild *m, const char *unit, const char *name, int x);
+void model_router_losses(ModelBuild *m, ModelNodes *model); /* once all blocks are there */
 
 void model_llama(ModelBuild *m, ModelNodes *model);
 void model_gpt2(ModelBuild *m, ModelNodes *model);

@@ -1,8 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Llama 1 to 3 and what differs from it in single things.  Touvron et al., "Llama 2: Open Foundation and Fine-Tuned Chat Models",
  * 2023; Grattafiori et al., "The Llama 3 Herd of Models", 2024; Jiang et al., "Mistral 7B", 2023 (a window); "Qwen2 Technical
- * Report", 2024 (biases of q, k and v); "Qwen3 Technical Report", 2025 (norms of each head's q and k).  Names and layouts are those
- * of the published checkpoints.  q, k, v and gate, up are declared side by side, so that each group is one matrix product. */
+ * Report", 2024 (biases of q, k and v); "Qwen3 Technical Report", 2025 (norms of each head's q and k); Mixtral
+ * (src/model/experts.c).  Names and layouts are those of the published checkpoints.  q, k, v and gate, up are declared side by
+ * side, so that each group is one matrix product. */
 #include <math.h>
 
 #include "src/model/build.h"
@@ -63,6 +64,8 @@ static int attention(const Layer *l, const ModelNodes *model, int x, int cosines
 
 static int mlp(const Layer *l, int x) {
   Graph *g = l->m->g;
+  if (l->m->config->experts)
+    return model_experts(l->m, l->unit, arena_printf(g->arena, "model.layers.%lld.block_sparse_moe", (long long)l->layer), x);
   int64_t F = l->m->config->intermediate;
   bool biased = l->m->config->mlp_bias;
   const Rows parts[] = {{"mlp.gate_proj.weight", "mlp.gate_proj.bias", F}, {"mlp.up_proj.weight", "mlp.up_proj.bias", F}};

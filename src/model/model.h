@@ -19,9 +19,14 @@ typedef struct ModelConfig {
   const char *family; /* of the model table: "llama"; NULL: its first row */
   int64_t vocab, hidden, intermediate, layers, heads, kv_heads, head_dim, max_positions;
   double norm_eps, init_std;
-  bool tied;                     /* the head is the embedding table */
-  bool attention_bias, mlp_bias; /* beside those that the family has anyway */
-  int64_t window, window_from;   /* positions that a query sees, itself included, in blocks from window_from on; 0: all */
+  int64_t experts, experts_per_token; /* experts 0: a block's mlp is one for all tokens */
+  bool tied;                          /* the head is the embedding table */
+  bool attention_bias, mlp_bias;      /* beside those that the family has anyway */
+  struct {
+    double aux_loss; /* the balance's factor */
+    bool told;       /* whether training adds it; as files have it, their default is not */
+  } router;
+  int64_t window, window_from; /* positions that a query sees, itself included, in blocks from window_from on; 0: all */
   struct {
     double embedding, residual, attention; /* shares that are dropped in training */
   } dropout;
@@ -54,9 +59,11 @@ typedef struct ModelBatch {
  * batch's first sequence in its step: an element's draw is of its key and its place in the step's whole batch. */
 typedef struct ModelNodes {
   int ids, labels, start, order;
-  int hidden;  /* (T,C), normed: what the head multiplies */
-  int head;    /* (V,C) */
-  int *params; /* a LOAD a parameter, in the order of declaration */
+  int hidden; /* (T,C), normed: what the head multiplies */
+  int head;   /* (V,C) */
+  int balance,
+      router_z; /* scalars of routers (src/model/experts.c), means over this batch's tokens and all blocks; -1: no experts */
+  int *params;  /* a LOAD a parameter, in the order of declaration */
   int n_params;
 } ModelNodes;
 
@@ -79,7 +86,7 @@ const char *model_drop_name(int64_t place, char out[MODEL_DROP_NAME]); /* which 
 /* Presets by name; NULL-terminated list of names; false when there is none of that name. */
 const char *const *model_presets(void);
 bool model_preset(const char *name, ModelConfig *config);
-int64_t model_parameters(const ModelConfig *config, int64_t *looked_up); /* all; and those that are in no product */
+int64_t model_parameters(const ModelConfig *config, int64_t *looked_up); /* all; and those that are in no product of a token's */
 int64_t model_positions(const ModelConfig *config);                      /* the longest sequence it can be given */
 /* The angle that each pair of a head's elements is turned by from position to position of a sequence of so many, as float32. */
 void model_rope_frequencies(const ModelConfig *config, int64_t positions, double *frequency); /* (head_dim / 2) */

@@ -24,6 +24,9 @@ static const struct {
     {"llama3.1-405b", {SHAPED("llama", 128256, 16384, 53248, 126, 128, 8, 128, 131072, 1e-5), LLAMA3_ROPE(8)}},
     {"llama3.2-1b", {SHAPED("llama", 128256, 2048, 8192, 16, 32, 8, 64, 131072, 1e-5), LLAMA3_ROPE(32), .tied = true}},
     {"mistral-7b", {SHAPED("mistral", 32000, 4096, 14336, 32, 32, 8, 128, 32768, 1e-5), .rope = {.theta = 10000}, .window = 4096}},
+    {"mixtral-8x7b",
+     {SHAPED("mixtral", 32000, 4096, 14336, 32, 32, 8, 128, 32768, 1e-5), .rope = {.theta = 1e6}, .experts = 8,
+      .experts_per_token = 2, .router = {.aux_loss = 0.02}}},
     {"qwen2.5-0.5b", {SHAPED("qwen2", 151936, 896, 4864, 24, 14, 2, 64, 32768, 1e-6), .rope = {.theta = 1e6}, .tied = true}},
     {"qwen2.5-7b", {SHAPED("qwen2", 152064, 3584, 18944, 28, 28, 4, 128, 131072, 1e-6), .rope = {.theta = 1e6}}},
     {"qwen3-0.6b", {SHAPED("qwen3", 151936, 1024, 3072, 28, 16, 8, 128, 40960, 1e-6), .rope = {.theta = 1e6}, .tied = true}},
@@ -60,7 +63,7 @@ int64_t model_positions(const ModelConfig *c) {
 }
 
 /* Counted from the graph, so that it cannot differ from it: a parameter that is in a product is there as a whole, transposed,
- * beside others, or in parts. */
+ * beside others, or in parts; of experts' only those of a token's own are. */
 int64_t model_parameters(const ModelConfig *config, int64_t *looked_up) {
   Arena *arena = arena_open();
   Graph *g = graph_open(arena);
@@ -71,6 +74,10 @@ int64_t model_parameters(const ModelConfig *config, int64_t *looked_up) {
   for (int i = 0; i < g->nodes.n; i++) {
     const Node *x = graph_node(g, i);
     bool rows = x->op == OP_EMBEDDING && x->in[0] != model.head, part = x->op == OP_SLICE && graph_node(g, x->in[0])->op == OP_LOAD;
+    if (x->op == OP_GROUPED) {
+      const Node *w = graph_node(g, x->in[1]);
+      *looked_up += shape_size(&w->shape) / config->experts * (config->experts - config->experts_per_token);
+    }
     if (rows || part) *looked_up += shape_size(&graph_node(g, x->in[0])->shape);
   }
   arena_close(arena);

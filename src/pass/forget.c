@@ -40,6 +40,7 @@ static double cost_of(const Graph *g, const Node *x) {
   const Node *in = x->nin ? graph_node(g, x->in[0]) : NULL;
   const int64_t *d = in ? in->shape.dim : NULL;
   if (x->op == OP_MATMUL) return 2 * elements(x) * (double)d[x->n[0] ? 0 : 1];
+  if (x->op == OP_GROUPED) return 2 * elements(x) * (double)d[1];
   if (x->op == OP_ATTENTION) return 4 * (double)(d[0] * d[2] * d[3]) * attention_pairs((double)d[1], (double)x->n[0]);
   if (op_table[x->op].kind == KIND_REDUCE) return elements(in);
   return op_table[x->op].kind == KIND_POINTWISE ? elements(x) : 0;
@@ -143,7 +144,9 @@ static void name_weights(const Chooser *c, int node, Text *out) {
   if (x->op != OP_LOAD) return;
   const char *end = strrchr(x->name, '.'), *begin = end;
   while (begin && begin > x->name && begin[-1] != '.') begin--;
-  if (begin) text_printf(out, "%s%.*s", out->n ? "+" : "", (int)(end - begin), begin);
+  if (!begin) return;
+  const char *word = arena_strndup(c->arena, begin, (size_t)(end - begin));
+  if (!out->n || !strstr(out->at, word)) text_printf(out, "%s%s", out->n ? "+" : "", word); /* experts have each the same */
 }
 
 /* For people: the largest op of a level. */
@@ -155,7 +158,7 @@ static const char *level_name(const Chooser *c, int level) {
   }
   if (!most) return "the rest";
   Text text = {0};
-  if (most->op == OP_MATMUL) name_weights(c, most->in[1], &text);
+  if (most->op == OP_MATMUL || most->op == OP_GROUPED) name_weights(c, most->in[1], &text);
   const char *name = text.n ? arena_strdup(c->arena, text.at) : op_table[most->op].name;
   text_close(&text);
   return name;

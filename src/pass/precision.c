@@ -73,7 +73,7 @@ static void make_big(Precision *p, int node) {
   int *in = arena_array(p->out->arena, int, x.nin);
   for (int k = 0; k < x.nin; k++)
     in[k] = !is_float(p, x.in[k]) ? p->whole[x.in[k]] : is_lse(p->g, x.in[k]) ? whole(p, x.in[k]) : operand(p, x.in[k]);
-  bool sum = p->to_var[node] && (x.op == OP_MATMUL || x.op == OP_EMBEDDING_GRAD);
+  bool sum = p->to_var[node] && (x.op == OP_MATMUL || x.op == OP_EMBEDDING_GRAD || x.op == OP_GROUPED_GRAD);
   bool several = x.op == OP_ATTENTION || x.op == OP_ATTENTION_GRAD; /* RESULTs carry the values */
   x.dtype = sum ? DT_F32 : p->operand;
   take_made(p, node, graph_copy(p->out, &x, in), !several && !sum);

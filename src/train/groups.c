@@ -112,8 +112,10 @@ static void count_work(const Graph *g, double *products, int64_t *attentions) {
   for (int i = 0; i < g->nodes.n; i++) {
     const Node *node = graph_node(g, i);
     *attentions += node->op == OP_ATTENTION_GRAD;
-    if (node->op == OP_MATMUL)
-      *products += 2 * (double)shape_size(&node->shape) * (double)graph_node(g, node->in[0])->shape.dim[node->n[0] ? 0 : 1];
+    const int64_t *d = node->nin ? graph_node(g, node->in[0])->shape.dim : NULL;
+    if (node->op == OP_MATMUL) *products += 2 * (double)shape_size(&node->shape) * (double)d[node->n[0] ? 0 : 1];
+    if (node->op == OP_GROUPED) *products += 2 * (double)shape_size(&node->shape) * (double)d[1];
+    if (node->op == OP_GROUPED_GRAD) *products += 2 * (double)(d[0] * d[1] * node->shape.dim[1]);
   }
 }
 

@@ -42,5 +42,5 @@ way() {
   expect_out '^all within tolerance$'
   expect_out '^ok +loss, worst of 20 steps '
 }
-models="llama2 llama3-gqa-tied llama-headdim" more_models="qwen2 qwen3 mistral-window gpt2"
+models="llama2 llama3-gqa-tied llama-headdim" more_models="qwen2 qwen3 mistral-window gpt2 mixtral"
 strategies="no_shard shard_opt shard_grad_op full_shard full_whole hybrid_shard hybrid_across"

@@ -23,7 +23,7 @@ test_golden_models_are_exported_whole() {
 # A run that began from a config.json alone: what is written is ours.  The reference is hpctrain's own logits of the export.
 test_a_config_of_our_own_is_understood() {
   local model
-  for model in llama3-gqa-tied qwen3 mistral-window gpt2; do
+  for model in llama3-gqa-tied qwen3 mistral-window mixtral gpt2; do
     [ -d "$srcdir/test/golden/$model" ] || continue
     write_run
     sed -i '/^model/d; s/10 steps/2 steps/' t.yaml

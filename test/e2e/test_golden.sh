@@ -32,6 +32,9 @@ test_every_two_choices_meet() {
 test_qwen2_2_full_shard_block_bf16() { within qwen2 2 full_shard block precision.compute=bf16; }
 test_qwen3_3_hybrid_across_cheap() { way qwen3 3 hybrid_across cheap none 4 fp32; }
 test_mistral_window_1_no_shard_none_interpreter() { within mistral-window 1 no_shard none $interpreter; }
+test_mixtral_2_full_shard_block() { way mixtral 2 full_shard block states 4 fp32; }
+test_mixtral_3_hybrid_across_cheap() { way mixtral 3 hybrid_across cheap none 1 fp32; }
+test_mixtral_1_no_shard_none_bf16() { way mixtral 1 no_shard none none 1 bf16; }
 test_gpt2_3_shard_grad_op_block() { way gpt2 3 shard_grad_op block moments 4 fp32; }
 test_gpt2_1_no_shard_cheap_bf16() { within gpt2 1 no_shard cheap precision.compute=bf16; }
 

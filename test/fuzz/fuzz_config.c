@@ -27,7 +27,7 @@ static void read_and_use(const uint8_t *bytes, size_t n) {
 }
 
 static int seeds(Arena *arena, FuzzBytes out[FUZZ_SEEDS]) {
-  static const char *const families[] = {"llama", "mistral", "qwen2", "qwen3", "gpt2"};
+  static const char *const families[] = {"llama", "mistral", "qwen2", "qwen3", "mixtral", "gpt2"};
   static const char *const ropes[] = {
       "\"rope_theta\":5e5,\"rope_scaling\":{\"type\":\"yarn\",\"factor\":4,\"original_max_position_embeddings\":64,\"mscale\":1.5,"
       "\"mscale_all_dim\":1,\"beta_fast\":16}",

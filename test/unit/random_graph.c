@@ -336,6 +336,23 @@ static void make_embedding(Maker *m) {
   }
 }
 
+/* By scores that are loaded: a computed one, rounded otherwise, may be of another order. */
+static void make_experts(Maker *m) {
+  Graph *g = m->g;
+  int64_t t = m->b * m->s, E = 1 + draw(m, 4), k = 1 + draw(m, E), f = m->f;
+  if (m->spec.smooth || t * k * f > m->spec.elements) return;
+  Route route = ir_route(g, weight(m, t, E), k);
+  int x = tame(m, ir_reshape(g, ir_load(g, "x"), SHAPE(t, m->c)), 3);
+  int rows = ir_take(g, x, route.order, route.inverse, k);
+  bool tw = draw(m, 2);
+  int y =
+      ir_scale(g, ir_grouped(g, rows, tw ? weight(m, E * f, m->c) : weight(m, E * m->c, f), tw, route.offsets), 1 / (double)m->c);
+  int in[] = {ir_unary(g, OP_SIN, y), rows, route.offsets};
+  double rows_of_one = 1 / (double)(t * k);
+  if (draw(m, 2)) keep(m, ir_scale(g, graph_push(g, (Node){.op = OP_GROUPED_GRAD, .nin = 3, .in = in}), rows_of_one), 3);
+  keep(m, ir_take(g, y, route.inverse, route.order, 1), 15);
+}
+
 /* A collective; or off the device and back. */
 static void make_collective(Maker *m) {
   static const Op ops[] = {OP_ALL_GATHER, OP_REDUCE_SCATTER, OP_ALL_REDUCE, OP_ALL_TO_ALL};
@@ -374,6 +391,7 @@ static void make_any(Maker *m) {
                                 make_cast,  make_reduce, make_reduce, make_softmax,   make_rmsnorm, make_reshape, make_permute,
                                 make_slice, make_slice,  make_concat, make_broadcast, make_matmul,  make_matmul};
   static Make *const views[] = {make_reshape, make_permute, make_permute, make_slice, make_slice, make_concat, make_broadcast};
+  static Make *const bigs[] = {make_attention, make_embedding, make_experts};
   static Make *const rough[] = {make_halves, make_dithered, make_magnitude};
   if (m->spec.views) {
     views[draw(m, sizeof views / sizeof *views)](m);
@@ -382,7 +400,7 @@ static void make_any(Maker *m) {
   if (m->spec.rough && draw(m, 20) == 0)
     rough[draw(m, sizeof rough / sizeof *rough)](m);
   else if (m->spec.big && draw(m, 20) == 0)
-    draw(m, 2) ? make_attention(m) : make_embedding(m);
+    bigs[draw(m, sizeof bigs / sizeof *bigs)](m);
   else if (m->spec.collectives && draw(m, 20) == 0)
     make_collective(m);
   else if (m->spec.phases && draw(m, 6) == 0)

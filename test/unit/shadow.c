@@ -102,7 +102,7 @@ static void run_kernel(Shadow *s, const Step *step) {
 }
 
 static void run_big(Shadow *s, const Step *step) {
-  bool adds = (step->op == OP_MATMUL || step->op == OP_EMBEDDING_GRAD) && step->n[0];
+  bool adds = (step->op == OP_MATMUL || step->op == OP_EMBEDDING_GRAD || step->op == OP_GROUPED_GRAD) && step->n[0];
   for (int i = 0; i < step->nin; i++) touch_arg(s, &step->in[i], read_byte);
   if (adds) touch_arg(s, &step->out[0], read_byte);
   touch_workspace(s, step, write_byte);

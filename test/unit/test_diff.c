@@ -279,6 +279,26 @@ static int case_embedding(Lab *lab, Op op) {
   return graph_push(lab->g, (Node){.op = OP_EMBEDDING, .nin = 2, .in = in});
 }
 
+/* Which pairs of rows and choices go to which expert is no function of anything that is differentiated. */
+static Route routes(Lab *lab, int64_t t, int64_t experts, int64_t k) {
+  return ir_route(lab->g, ir_cast(lab->g, DT_F32, integers(lab, "scores", SHAPE(t, experts), 5)), k);
+}
+
+static int case_take(Lab *lab, Op op) {
+  (void)op;
+  int64_t t = 1 + draw(lab, 5), k = 1 + draw(lab, 3);
+  Route route = routes(lab, t, k + draw(lab, 2), k);
+  return ir_take(lab->g, matrix(lab, t, 1 + draw(lab, 3)), route.order, route.inverse, k);
+}
+
+static int case_grouped(Lab *lab, Op op) {
+  (void)op;
+  int64_t t = 1 + draw(lab, 5), e = 1 + draw(lab, 4), k = 1 + draw(lab, (int)e), K = 1 + draw(lab, 3), N = 1 + draw(lab, 3);
+  bool tw = draw(lab, 2);
+  Route route = routes(lab, t, e, k);
+  return ir_grouped(lab->g, matrix(lab, t * k, K), tw ? matrix(lab, e * N, K) : matrix(lab, e * K, N), tw, route.offsets);
+}
+
 /* NULL: has no gradient to check (see the test of what stops them), or is no rule's business. */
 static Case *const cases[OP_COUNT] = {
     [OP_COPY] = case_pointwise,      [OP_KEEP] = case_pointwise,      [OP_NEG] = case_pointwise,    [OP_EXP] = case_pointwise,
@@ -289,6 +309,7 @@ static Case *const cases[OP_COUNT] = {
     [OP_FMA] = case_pointwise,       [OP_RESHAPE] = case_reshape,     [OP_PERMUTE] = case_permute,  [OP_SLICE] = case_slice,
     [OP_BROADCAST] = case_broadcast, [OP_CONCAT] = case_concat,       [OP_SUM] = case_reduce,       [OP_MAXIMUM] = case_reduce,
     [OP_MATMUL] = case_matmul,       [OP_ATTENTION] = case_attention, [OP_RESULT] = case_attention, [OP_EMBEDDING] = case_embedding,
+    [OP_TAKE] = case_take,           [OP_GROUPED] = case_grouped,
 };
 
 TEST(every_op_has_the_gradient_that_finite_differences_give) {
@@ -321,6 +342,8 @@ TEST(no_differentiable_op_lacks_a_case) {
       [OP_AND] = true,
       [OP_ATTENTION_GRAD] = true,
       [OP_EMBEDDING_GRAD] = true,
+      [OP_ROUTE] = true,
+      [OP_GROUPED_GRAD] = true,
       [OP_ALL_GATHER] = true,
       [OP_REDUCE_SCATTER] = true,
       [OP_ALL_TO_ALL] = true,

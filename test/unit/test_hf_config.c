@@ -101,6 +101,10 @@ TEST(what_would_change_the_arithmetic_is_refused_by_name) {
       {"{" QWEN ",\"layer_types\":[\"full_attention\"]}", "layer_types is no list of num_hidden_layers words"},
       {"{\"model_type\":\"qwen2\"," SIZES "}", "num_key_value_heads is missing"},
       {"{\"model_type\":\"gpt2\"," SIZES "}", "n_embd is missing"},
+      {"{\"model_type\":\"mixtral\",\"num_key_value_heads\":4,\"num_experts_per_tok\":9," SIZES "}",
+       "num_experts_per_tok 9 is more than num_local_experts 8"},
+      {"{\"model_type\":\"mixtral\",\"num_key_value_heads\":4,\"router_jitter_noise\":0.5," SIZES "}",
+       "router_jitter_noise is 0.5; only 0"},
       {"{\"model_type\":\"gpt2\",\"n_embd\":64,\"n_layer\":2,\"n_head\":3,\"vocab_size\":320}",
        "no multiple of num_attention_heads 3"},
       {"{\"model_type\":\"gpt2\",\"n_embd\":64,\"n_layer\":2,\"n_head\":4,\"vocab_size\":320,\"scale_attn_by_inverse_layer_idx\":"
@@ -128,7 +132,7 @@ TEST(unknown_fields_are_warned_of_by_name) {
   EXPECT(strstr(c.warnings[1], "rope_parameters.mscale is not understood"));
 }
 
-static const char *const families[] = {"llama", "mistral", "qwen2", "qwen3", "gpt2"};
+static const char *const families[] = {"llama", "mistral", "qwen2", "qwen3", "mixtral", "gpt2"};
 
 TEST(every_field_of_the_librarys_classes_is_known) {
   for (size_t i = 0; i < sizeof families / sizeof *families; i++) {
@@ -153,13 +157,18 @@ TEST(defaults_are_those_of_each_class) {
                                                                        "\"n_head\":12,\"n_layer\":12,\"vocab_size\":50257}");
   EXPECT(g.intermediate_size == 256 && g.residual_dropout == 0 && g.tie_word_embeddings && g.head_dim == 16);
   EXPECT(real.tie_word_embeddings && real.max_position_embeddings == 1024 && real.residual_dropout == 0.1 && real.n_warnings == 0);
+  HfConfig moe = hf_config_read(arena, golden("mixtral")),
+           large = read_text("{\"model_type\":\"mixtral\",\"num_key_value_heads\":4," SIZES "}");
+  EXPECT(moe.num_local_experts == 4 && moe.num_experts_per_tok == 2 && moe.router_aux_loss_coef == 0.001 &&
+         !moe.output_router_logits);
+  EXPECT(large.num_local_experts == 8 && large.rope.theta == 1e6 && large.sliding_window == 0 && large.rms_norm_eps == 1e-5);
   HfConfig q = hf_config_read(arena, golden("qwen3"));
   EXPECT(q.head_dim == 32 && q.sliding_window == 0 && !q.attention_bias);
 }
 
 TEST(a_config_that_is_written_reads_back_the_same) {
-  const char *names[] = {"llama2", "llama3-gqa-tied", "llama-headdim", "qwen2", "qwen3", "mistral-window", "gpt2"};
-  for (int i = 0; i < 7; i++) {
+  const char *names[] = {"llama2", "llama3-gqa-tied", "llama-headdim", "qwen2", "qwen3", "mistral-window", "mixtral", "gpt2"};
+  for (int i = 0; i < 8; i++) {
     char path[4096];
     Why why;
     snprintf(path, sizeof path, "%s/config.json", check_folder());

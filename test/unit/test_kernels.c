@@ -174,6 +174,63 @@ static BigCall draw_embedding_grad(void) {
   return call;
 }
 
+static BigCall draw_route(void) {
+  int64_t T = DRAW(1, 3, 50, 200), E = DRAW(1, 2, 4, 8, 60), k = 1 + draw((uint32_t)(E < 20 ? E : 20));
+  BigCall call = {.in = {matrix(T, E, draw(2))}, .out = {vector(3 * T * k + E + 1)}, .n = {0, k}};
+  view_alloc(&call.in[0], true);
+  for (int64_t t = 0; t < T; t++) /* some equal, some infinite or not a number */
+    for (int64_t e = 0; e < E; e++) {
+      float *at = view_float(&call.in[0], (size_t)(t * call.in[0].stride[0] + e * call.in[0].stride[1]));
+      if (draw(3) == 0) *at = ((const float[]){0, -0.0f, 1, -INFINITY, INFINITY, NAN})[draw(6)];
+    }
+  view_alloc(&call.out[0], false);
+  return call;
+}
+
+static BigCall draw_take(void) {
+  int64_t T = DRAW(1, 3, 50), times = DRAW(1, 2, 3), C = DRAW(1, 5, 64);
+  BigCall call = {.in = {matrix(T, C, false), draw_ids(T * times, T * times), draw_ids(T * times, T * times)},
+                  .out = {matrix(T * times, C, false)},
+                  .n = {0, times}};
+  view_alloc(&call.in[0], true);
+  view_alloc(&call.out[0], false);
+  return call;
+}
+
+/* R rows in E groups, some of them empty. */
+static BigView draw_offsets(int64_t E, int64_t R) {
+  BigView v = vector(E + 1);
+  view_alloc(&v, false);
+  int32_t *at = v.at;
+  at[0] = 0;
+  for (int64_t e = 1; e <= E; e++)
+    at[e] = e == E ? (int32_t)R : draw(3) ? at[e - 1] + (int32_t)draw((uint32_t)(R - at[e - 1]) + 1) : at[e - 1];
+  return v;
+}
+
+static BigView contiguous(int64_t rows, int64_t cols) { return (BigView){.rank = 2, .dim = {rows, cols}, .stride = {cols, 1}}; }
+
+static BigCall draw_grouped(void) {
+  int64_t R = DRAW(1, 2, 13, 97, 300), K = DRAW(1, 7, 64, 300), N = DRAW(1, 3, 32, 33, 300), E = DRAW(1, 3, 8), plain = draw(2);
+  BigCall call = {.in = {matrix(R, K, false), plain ? contiguous(E * K, N) : contiguous(E * N, K), draw_offsets(E, R)},
+                  .out = {matrix(R, N, false)},
+                  .n = {0, plain}};
+  view_alloc(&call.in[0], true);
+  view_alloc(&call.in[1], true);
+  view_alloc(&call.out[0], false);
+  return call;
+}
+
+static BigCall draw_grouped_grad(void) {
+  int64_t R = DRAW(1, 2, 13, 97, 600), M = DRAW(1, 7, 64, 300), N = DRAW(1, 3, 32, 33, 300), E = DRAW(1, 3, 8);
+  BigCall call = {
+      .in = {matrix(R, M, false), matrix(R, N, false), draw_offsets(E, R)}, .out = {matrix(E * M, N, false)}, .n = {draw(2)}};
+  view_alloc(&call.in[0], true);
+  view_alloc(&call.in[1], true);
+  view_alloc(&call.out[0], call.n[0]);
+  return call;
+}
+
 static void call_free(BigCall *call) {
   for (int i = 0; i < BIG_IN; i++) view_free(&call->in[i]);
   for (int i = 0; i < BIG_OUT; i++) view_free(&call->out[i]);
@@ -194,6 +251,10 @@ static const struct Op {
     {"attention_grad", draw_attention_grad, 16, 2e-5},
     {"embedding", draw_embedding, 20, 0},
     {"embedding_grad", draw_embedding_grad, 20, 2e-6},
+    {"route", draw_route, 24, 0},
+    {"take", draw_take, 20, 0},
+    {"grouped", draw_grouped, 24, 3e-6},
+    {"grouped_grad", draw_grouped_grad, 24, 3e-6},
 };
 enum { OPS = sizeof ops / sizeof *ops, CASES = 24 };
 
@@ -342,16 +403,23 @@ TEST(every_attention_equals_the_reference) { op_test(&ops[1]); }
 TEST(every_attention_grad_equals_the_reference) { op_test(&ops[2]); }
 TEST(every_embedding_equals_the_reference) { op_test(&ops[3]); }
 TEST(every_embedding_grad_equals_the_reference) { op_test(&ops[4]); }
+TEST(every_route_equals_the_reference) { op_test(&ops[5]); }
+TEST(every_take_equals_the_reference) { op_test(&ops[6]); }
+TEST(every_grouped_product_equals_the_reference) { op_test(&ops[7]); }
+TEST(every_grouped_grad_equals_the_reference) { op_test(&ops[8]); }
 
 /* Threads that share no sum: our own rows give the same bits with any number of them. */
 TEST(own_bits_do_not_depend_on_the_number_of_threads) {
   const struct {
     const char *op, *row;
     BigCall (*draw)(void);
-  } own[] = {{"matmul", "own", draw_matmul}, {"attention", "flash", draw_attention}};
+  } own[] = {{"matmul", "own", draw_matmul},
+             {"attention", "flash", draw_attention},
+             {"grouped", "own", draw_grouped},
+             {"grouped_grad", "own", draw_grouped_grad}};
   dev = dev_of_test();
   drawn = 0;
-  for (int o = 0; o < 2; o++)
+  for (int o = 0; o < 4; o++)
     for (int i = 0; i < 3; i++) {
       const BigImpl *row = kernels_row(own[o].op, 0);
       for (int r = 0; strcmp(row->name, own[o].row) != 0; r++) row = kernels_row(own[o].op, r);

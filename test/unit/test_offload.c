@@ -160,7 +160,8 @@ static int adding(const EngineOptions *o, int ranks, int degree) {
     const Program *p = job_program(engine_job(engine), order[i]);
     for (int s = 0; s < p->nsteps; s++) {
       Op op = p->steps[s].op;
-      n += p->steps[s].kind == STEP_BIG && (op == OP_MATMUL || op == OP_EMBEDDING_GRAD) && p->steps[s].n[0];
+      n +=
+          p->steps[s].kind == STEP_BIG && (op == OP_MATMUL || op == OP_EMBEDDING_GRAD || op == OP_GROUPED_GRAD) && p->steps[s].n[0];
     }
   }
   mesh_close(mesh);

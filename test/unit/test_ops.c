@@ -252,6 +252,26 @@ static void case_embedding(Lab *lab, Op op) {
   output(lab, graph_push(lab->g, (Node){.op = op, .n = {13}, .nin = op == OP_EMBEDDING ? 2 : 3, .in = in}));
 }
 
+static void case_route(Lab *lab, Op op) {
+  (void)op;
+  int64_t T = draw_extent(lab), E = draw_extent(lab);
+  int x = operand(lab, DT_F32, SHAPE(T, E));
+  output(lab, graph_push(lab->g, (Node){.op = OP_ROUTE, .n = {1 + draw(lab, (int)E)}, .nin = 1, .in = &x}));
+}
+
+/* By routes of scores of their own: experts without a row, too. */
+static void case_experts(Lab *lab, Op op) {
+  Graph *g = lab->g;
+  int64_t T = draw_extent(lab), E = 1 + draw(lab, 5), K = draw_extent(lab), N = draw_extent(lab), k = 1 + draw(lab, (int)E);
+  Route route = ir_route(g, operand(lab, DT_F32, SHAPE(T, E)), k);
+  bool plain = draw(lab, 2);
+  int w[] = {operand(lab, DT_F32, SHAPE(T * k, K)), operand(lab, DT_F32, plain ? SHAPE(E * K, N) : SHAPE(E * N, K))};
+  int ab[] = {w[0], operand(lab, DT_F32, SHAPE(T * k, N)), route.offsets};
+  if (op == OP_TAKE) output(lab, ir_take(g, operand(lab, DT_F32, SHAPE(T, K)), route.order, route.inverse, k));
+  if (op == OP_GROUPED) output(lab, ir_grouped(g, w[0], w[1], !plain, route.offsets));
+  if (op == OP_GROUPED_GRAD) output(lab, graph_push(g, (Node){.op = op, .nin = 3, .in = ab}));
+}
+
 static void case_collective(Lab *lab, Op op) {
   Shape s = draw_shape(lab, 1);
   int x = ir_reshape(lab->g, operand(lab, DT_F32, s), SHAPE(shape_size(&s)));
@@ -314,6 +334,10 @@ static Case *const cases[OP_COUNT] = {
     [OP_ATTENTION_GRAD] = case_attention,
     [OP_EMBEDDING] = case_embedding,
     [OP_EMBEDDING_GRAD] = case_embedding,
+    [OP_ROUTE] = case_route,
+    [OP_TAKE] = case_experts,
+    [OP_GROUPED] = case_experts,
+    [OP_GROUPED_GRAD] = case_experts,
     [OP_RESULT] = case_attention,
     [OP_ALL_GATHER] = case_collective,
     [OP_REDUCE_SCATTER] = case_collective,

@@ -145,10 +145,12 @@ static void set_family(EngineOptions *o, const char *family) {
   o->model.family = family;
   o->model.max_positions = 64;
   o->model.window = !strcmp(family, "mistral") ? 7 : 0;
+  o->model.experts = !strcmp(family, "mixtral") ? 3 : 0;
+  o->model.experts_per_token = o->model.experts ? 2 : 0;
 }
 
 TEST(every_program_of_a_model_is_sound) {
-  static const char *const families[] = {"llama", "qwen2", "gpt2", "qwen3", "mistral", "gpt2", "qwen2"};
+  static const char *const families[] = {"llama", "qwen2", "gpt2", "qwen3", "mistral", "gpt2", "mixtral"};
   static const int ranks[] = {1, 2, 3, 4}, shards[] = {1, 2, 3, 2};
   for (int i = 0; i < 64; i++) {
     EngineOptions o = small_options();
