@@ -5,17 +5,8 @@
 . "$(dirname "$0")/gpu_case.sh"
 
 make_tokens 2000
-cat > run.yaml << 'END'
-hpctrain: 1
-run: {name: gpu, folder: gpu}
-model: {preset: llama-5m}
-data: {train: tokens.bin, tokenizer: bytes}
-train:
-  {seq_len: 64, duration: 8 steps, global_batch_size: 16 sequences, micro_batch_size: 2, lr: 1e-3, schedule: cosine, warmup: 2 steps}
-checkpoint: {every: 4 steps}
-END
+write_run 'preset: llama-5m' 64 8 16 2 'checkpoint: {every: 4 steps}'
 groups='train.groups=[{match: "*norm*", weight_decay: 0.5, lr_factor: 3}, {match: ["*layers.0.*", "*down*", "*embed*"], trainable: false}]'
-many() { timeout 120 mpirun --oversubscribe -np "$most" "$hpctrain" run.yaml "$groups" device.kind=cuda "$@"; }
 
 # Name and checksum of each frozen parameter: FOLDER STEP.
 frozen() {
@@ -23,14 +14,14 @@ frozen() {
     sed -nE 's|^"/model/([^"]*)".*"crc32c":"([0-9a-f]*)".*|\1 \2|p' | grep -E 'layers\.0\..*proj|down|embed'
 }
 
-judge "on a CPU" timeout 300 "$hpctrain" run.yaml "$groups" device.kind=cpu run.folder=cpu
+judge "on a CPU" run_on 1 "$groups" device.kind=cpu run.folder=cpu
 for precision in fp32 bf16; do
   tolerance=$([ $precision = fp32 ] && echo 1e-4 || echo 2e-2)
-  judge "$precision on a GPU" timeout 120 "$hpctrain" run.yaml "$groups" device.kind=cuda precision.compute=$precision run.folder=$precision
+  judge "$precision on a GPU" run_on 1 "$groups" precision.compute=$precision run.folder=$precision
   judge "$precision: losses are a CPU's" close cpu $precision "$tolerance" 8
   judge "$precision: frozen parameters keep their bits" cmp <(frozen $precision 4) <(frozen $precision 8)
   judge "$precision: there are frozen parameters" test "$(frozen $precision 8 | wc -l)" -gt 8
-  judge "$precision on $most, some whole" many precision.compute=$precision run.folder=many-$precision 'parallel.ignore=["*norm*", lm_head.weight]'
+  judge "$precision on $most, some whole" run_on "$most" "$groups" precision.compute=$precision run.folder=many-$precision 'parallel.ignore=["*norm*", lm_head.weight]'
   judge "$precision: losses are one's" close $precision many-$precision "$tolerance" 8
 done
 exit $failed

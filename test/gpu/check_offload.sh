@@ -7,20 +7,7 @@
 . "$(dirname "$0")/gpu_case.sh"
 
 make_tokens 4000
-cat > run.yaml << 'END'
-hpctrain: 1
-run: {name: gpu, folder: gpu}
-model: {preset: llama-5m}
-data: {train: tokens.bin, tokenizer: bytes}
-train: {seq_len: 256, duration: 12 steps, global_batch_size: 32 sequences, micro_batch_size: 2, lr: 1e-3, schedule: cosine, warmup: 5 steps}
-precision: {compute: bf16}
-memory: {recompute: block}
-checkpoint: {every: 6 steps}
-device: {kind: cuda}
-END
-several() { # RANKS WORD…
-  timeout 300 mpirun --oversubscribe -np "$1" "$hpctrain" run.yaml "${@:2}"
-}
+write_run 'preset: llama-5m' 256 12 32 2 'precision: {compute: bf16}' 'memory: {recompute: block}' 'checkpoint: {every: 6 steps}'
 speed() { # RUN_FOLDER: of the last step
   sed -nE 's/.*"type":"step".*"tokens_per_second":([0-9.e+]+).*/\1/p' "$1/metrics.jsonl" | tail -n 1
 }
@@ -29,33 +16,33 @@ same() { # A B: losses, to the last bit
 }
 
 all=moments,masters,gradients,inputs
-for ranks in 1 $([ "$most" -gt 1 ] && echo "$most"); do
-  judge "$ranks: nothing offloaded" several "$ranks" run.folder="$ranks"
+for ranks in $each; do
+  judge "$ranks: nothing offloaded" run_on "$ranks" run.folder="$ranks"
   for what in moments masters gradients inputs $all; do
-    judge "$ranks: $what" several "$ranks" run.folder="$ranks-$what" "memory.offload=[$what]"
+    judge "$ranks: $what" run_on "$ranks" run.folder="$ranks-$what" "memory.offload=[$what]"
     judge "$ranks: $what: the same bits" same "$ranks" "$ranks-$what"
   done
-  judge "$ranks: all, kernel by kernel" several "$ranks" run.folder="$ranks-slow" "memory.offload=[$all]" gpu.graph=false
+  judge "$ranks: all, kernel by kernel" run_on "$ranks" run.folder="$ranks-slow" "memory.offload=[$all]" gpu.graph=false
   judge "$ranks: ... the same bits" same "$ranks" "$ranks-slow"
-  judge "$ranks: all, updated by the host" several "$ranks" run.folder="$ranks-host" "memory.offload=[$all]" memory.optimizer=host
+  judge "$ranks: all, updated by the host" run_on "$ranks" run.folder="$ranks-host" "memory.offload=[$all]" memory.optimizer=host
   judge "$ranks: ... the same bits" same "$ranks" "$ranks-host"
-  judge "$ranks: half a run updated by the host" several "$ranks" run.folder="$ranks-host2" "memory.offload=[$all]" memory.optimizer=host train.stop_after=6steps
-  judge "$ranks: ... and half on the GPU" several "$ranks" run.folder="$ranks-host2"
+  judge "$ranks: half a run updated by the host" run_on "$ranks" run.folder="$ranks-host2" "memory.offload=[$all]" memory.optimizer=host train.stop_after=6steps
+  judge "$ranks: ... and half on the GPU" run_on "$ranks" run.folder="$ranks-host2"
   judge "$ranks: ... the same bits" same "$ranks" "$ranks-host2"
-  judge "$ranks: half a run offloaded" several "$ranks" run.folder="$ranks-turns" "memory.offload=[$all]" train.stop_after=6steps
-  judge "$ranks: ... and half on the GPU" several "$ranks" run.folder="$ranks-turns"
+  judge "$ranks: half a run offloaded" run_on "$ranks" run.folder="$ranks-turns" "memory.offload=[$all]" train.stop_after=6steps
+  judge "$ranks: ... and half on the GPU" run_on "$ranks" run.folder="$ranks-turns"
   judge "$ranks: ... the same bits" same "$ranks" "$ranks-turns"
-  judge "$ranks: half a run on the GPU" several "$ranks" run.folder="$ranks-back" train.stop_after=6steps
-  judge "$ranks: ... and half offloaded" several "$ranks" run.folder="$ranks-back" "memory.offload=[$all]"
+  judge "$ranks: half a run on the GPU" run_on "$ranks" run.folder="$ranks-back" train.stop_after=6steps
+  judge "$ranks: ... and half offloaded" run_on "$ranks" run.folder="$ranks-back" "memory.offload=[$all]"
   judge "$ranks: ... the same bits" same "$ranks" "$ranks-back"
 done
 mkdir files
-judge "moments in files" several 1 run.folder=1-files memory.offload=moments memory.offload_folder=files
+judge "moments in files" run_on 1 run.folder=1-files memory.offload=moments memory.offload_folder=files
 judge "... the same bits" same 1 1-files
-judge "moments of 16 bits" several 1 run.folder=brief precision.moments=bf16
-judge "... updated by the host" several 1 run.folder=brief-host precision.moments=bf16 "memory.offload=[$all]" memory.optimizer=host
+judge "moments of 16 bits" run_on 1 run.folder=brief precision.moments=bf16
+judge "... updated by the host" run_on 1 run.folder=brief-host precision.moments=bf16 "memory.offload=[$all]" memory.optimizer=host
 judge "... the same bits" same brief brief-host
-judge "fp32, nothing recomputed" several 1 run.folder=fp32 precision.compute=fp32 memory.recompute=none
-judge "... offloaded" several 1 run.folder=fp32-off precision.compute=fp32 memory.recompute=none "memory.offload=[moments,gradients,inputs]"
+judge "fp32, nothing recomputed" run_on 1 run.folder=fp32 precision.compute=fp32 memory.recompute=none
+judge "... offloaded" run_on 1 run.folder=fp32-off precision.compute=fp32 memory.recompute=none "memory.offload=[moments,gradients,inputs]"
 judge "... the same bits" same fp32 fp32-off
 exit $failed

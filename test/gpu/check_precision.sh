@@ -8,14 +8,11 @@
 . "$(dirname "$0")/gpu_case.sh"
 
 reference() { # MODEL RANKS STRATEGY PRECISION RECOMPUTE
-  local files=("$golden/$1" "$golden/$1/golden.safetensors" --train "$golden/$1/train.json")
-  judge "$1 on $2 GPUs, $3, $4, recompute $5, is near the reference" timeout 100 mpirun --oversubscribe -np "$2" "$hpctrain" verify \
-    "${files[@]}" device.kind=cuda parallel.strategy="$3" precision.compute="$4" memory.recompute="$5"
+  judge "$1 on $2 GPUs, $3, $4, recompute $5, is near the reference" verify_on "$2" "$1" parallel.strategy="$3" precision.compute="$4" \
+    memory.recompute="$5"
 }
 reference_of_moments() { # RANKS STRATEGY
-  local files=("$golden/llama2" "$golden/llama2/golden.safetensors" --train "$golden/llama2/train.json")
-  judge "llama2 on $1 GPUs, $2, bf16 moments, is near the reference" timeout 100 mpirun --oversubscribe -np "$1" "$hpctrain" verify \
-    "${files[@]}" device.kind=cuda parallel.strategy="$2" precision.moments=bf16
+  judge "llama2 on $1 GPUs, $2, bf16 moments, is near the reference" verify_on "$1" llama2 parallel.strategy="$2" precision.moments=bf16
 }
 reference_of_moments 1 no_shard
 reference_of_moments "$most" full_shard
@@ -27,37 +24,28 @@ reference llama2 1 no_shard fp16 cheap
 reference llama3-gqa-tied "$most" full_shard fp16 block
 
 make_tokens 4000
-cat > run.yaml << 'END'
-hpctrain: 1
-run: {name: bf16, folder: straight}
-model: {preset: llama-5m}
-data: {train: tokens.bin, tokenizer: bytes}
-train: {seq_len: 256, duration: 30 steps, global_batch_size: 16 sequences, micro_batch_size: 2, lr: 1e-3, schedule: cosine, warmup: 5 steps}
-precision: {compute: bf16}
-memory: {recompute: cheap}
-checkpoint: {every: 30 steps}
-END
-train() { timeout 200 mpirun --oversubscribe -np "$most" "$hpctrain" run.yaml "$@"; }
+write_run 'preset: llama-5m' 256 30 16 2 'precision: {compute: bf16}' 'memory: {recompute: cheap}' 'checkpoint: {every: 30 steps}'
+train() { run_on "$most" "$@"; }
 same() { judge "$most GPUs, bf16: $1, the same losses to the last bit" cmp <(losses straight) <(losses "$2"); }
-judge "$most GPUs, bf16: a run" train device.kind=cuda
-judge "$most GPUs, bf16: the same again" train device.kind=cuda run.folder=again
+judge "$most GPUs, bf16: a run" train run.folder=straight
+judge "$most GPUs, bf16: the same again" train run.folder=again
 same "twice" again
-XDG_CACHE_HOME=$work/empty judge "$most GPUs, bf16: with an empty cache" train device.kind=cuda run.folder=cold
+XDG_CACHE_HOME=$work/empty judge "$most GPUs, bf16: with an empty cache" train run.folder=cold
 same "with an empty cache" cold
-judge "$most GPUs, bf16: a stop" train device.kind=cuda run.folder=stopped train.stop_after=13steps
-judge "$most GPUs, bf16: going on" train device.kind=cuda run.folder=stopped
+judge "$most GPUs, bf16: a stop" train run.folder=stopped train.stop_after=13steps
+judge "$most GPUs, bf16: going on" train run.folder=stopped
 same "with a stop in between" stopped
 brief="precision.moments=bf16"
-judge "$most GPUs, bf16, bf16 moments: a run" train device.kind=cuda run.folder=moments $brief
-judge "$most GPUs, bf16, bf16 moments: the same again" train device.kind=cuda run.folder=moments-again $brief
-judge "$most GPUs, bf16, bf16 moments: a stop" train device.kind=cuda run.folder=moments-stopped $brief train.stop_after=13steps
-judge "$most GPUs, bf16, bf16 moments: going on" train device.kind=cuda run.folder=moments-stopped $brief
+judge "$most GPUs, bf16, bf16 moments: a run" train run.folder=moments $brief
+judge "$most GPUs, bf16, bf16 moments: the same again" train run.folder=moments-again $brief
+judge "$most GPUs, bf16, bf16 moments: a stop" train run.folder=moments-stopped $brief train.stop_after=13steps
+judge "$most GPUs, bf16, bf16 moments: going on" train run.folder=moments-stopped $brief
 for other in again stopped; do
   judge "$most GPUs, bf16, bf16 moments, $other: the same losses to the last bit" cmp <(losses moments) <(losses moments-$other)
 done
 judge "$most GPUs, bf16: losses with bf16 moments are near those with float32's" close straight moments 3e-2 30
-judge "$most GPUs, bf16: to be handed on" train device.kind=cuda run.folder=both train.stop_after=10steps
+judge "$most GPUs, bf16: to be handed on" train run.folder=both train.stop_after=10steps
 judge "a CPU goes on with it" train device.kind=cpu run.folder=both train.stop_after=20steps
-judge "$most GPUs take it back" train device.kind=cuda run.folder=both
+judge "$most GPUs take it back" train run.folder=both
 judge "losses through a CPU are near those of GPUs alone" close straight both 1e-2 30
 exit $failed

@@ -6,21 +6,12 @@
 . "$(dirname "$0")/gpu_case.sh"
 
 make_tokens 4000
-cat > run.yaml << 'END'
-hpctrain: 1
-run: {name: gpu, folder: gpu, debug: [mem]}
-model: {preset: llama-10m}
-data: {train: tokens.bin, tokenizer: bytes}
-train: {seq_len: 512, duration: 10 steps, global_batch_size: 32 sequences, micro_batch_size: 8, lr: 1e-3, schedule: cosine, warmup: 2 steps}
-precision: {compute: bf16}
-checkpoint: {every: none}
-device: {kind: cuda}
-END
+write_run 'preset: llama-10m' 512 10 32 8 'precision: {compute: bf16}' 'checkpoint: {every: none}'
 train() { # RANKS WORD…
-  timeout 200 mpirun --oversubscribe -np "$1" "$hpctrain" run.yaml "${@:2}"
+  run_on "$1" run.debug=mem "${@:2}"
 }
 arena() { sed -n 's/^note *mem arena *\([0-9]*\) bytes/\1/p' "$1"; }
-for np in 1 $([ "$most" -gt 1 ] && echo "$most"); do
+for np in $each; do
   for word in none block; do
     judge "$np GPUs, $word: a run" train "$np" run.folder="$np-$word" memory.recompute=$word
     arena out > "$np-$word.bytes"

@@ -8,22 +8,14 @@
 [ "$most" -gt 1 ] || { echo "note  skipped: one GPU has nobody to share with" && exit 0; }
 
 make_tokens 4000
-cat > run.yaml << 'END'
-hpctrain: 1
-run: {name: gpu, folder: gpu}
-model: {preset: llama-5m}
-data: {train: tokens.bin, tokenizer: bytes}
-train: {seq_len: 256, duration: 16 steps, global_batch_size: 32 sequences, micro_batch_size: 4, lr: 1e-3, schedule: cosine, warmup: 5 steps}
-checkpoint: {every: 8 steps}
-device: {kind: cuda}
-END
-many() { timeout 120 mpirun --oversubscribe -np "$most" "$hpctrain" run.yaml "$@"; }
+write_run 'preset: llama-5m' 256 16 32 4 'checkpoint: {every: 8 steps}'
+many() { run_on "$most" "$@"; }
 half=$((most > 2 ? most / 2 : 1))
 declare -A keys=([no_shard]="" [shard_opt]="" [shard_grad_op]="" [full_shard]="" [hybrid_shard]="parallel.shard_degree=$half"
   [hybrid_across]="parallel.shard_degree=$half parallel.hybrid_optimizer=shard")
 
 for precision in fp32 bf16; do
-  judge "one GPU, $precision" timeout 120 "$hpctrain" run.yaml precision.compute=$precision run.folder=one-$precision
+  judge "one GPU, $precision" run_on 1 precision.compute=$precision run.folder=one-$precision
   for way in no_shard shard_opt shard_grad_op full_shard hybrid_shard hybrid_across; do
     name=$way-$precision
     # shellcheck disable=SC2206

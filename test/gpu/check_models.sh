@@ -1,0 +1,83 @@
+#!/bin/bash
+# SPDX-License-Identifier: Apache-2.0
+# What run files ask of models and data, on GPUs: test/gpu/check_models.sh FOLDER, which holds hpctrain and hpctrain_cuda.so.
+#   packing, dropout, a z-loss, all of them, and a vocabulary whose logits are padded: in float32 losses are a CPU's, in bf16 near them,
+#   on one GPU and on all; twice the same bits
+#   two documents packed have the token-weighted mean of each one's loss
+#   folders of other programs: imported, trained and exported; what comes out has the loss of the run that it came from
+. "$(dirname "$0")/gpu_case.sh"
+
+make_tokens 3000
+steps=8
+compared() { # NAME WORD…: run.yaml with these
+  local name=$1 precision np run
+  judge "$name on a CPU" run_on 1 "${@:2}" device.kind=cpu run.folder="$name-cpu"
+  for precision in fp32 bf16; do
+    for np in $each; do
+      run=$name-$precision-$np
+      judge "$name, $precision, $np GPUs" run_on "$np" "${@:2}" precision.compute=$precision run.folder="$run"
+      judge "$name, $precision, $np GPUs: losses are a CPU's" close "$name-cpu" "$run" "$([ $precision = fp32 ] && echo 1e-4 || echo 2e-2)" $steps
+      judge "$name, $precision, $np GPUs: again" run_on "$np" "${@:2}" precision.compute=$precision run.folder="$run-again"
+      judge "$name, $precision, $np GPUs: the same bits" same "$run" "$run-again"
+    done
+  done
+}
+same() { [ -n "$(losses "$1")" ] && cmp <(losses "$1") <(losses "$2"); }
+
+packing='data.packing=true data.document_end=10' dropout=train.dropout=0.2 z_loss=train.z_loss=0.01
+write_run 'preset: llama-5m' 128 $steps 16 4 'checkpoint: {every: none}'
+# shellcheck disable=SC2086
+{
+  compared packing $packing
+  compared dropout $dropout
+  compared z-loss $z_loss
+  compared together $packing $dropout $z_loss
+}
+sed -E 's/("vocab_size": *)320/\1321/' "$golden/gpt2/config.json" > odd.json
+write_run 'config: odd.json' 64 $steps 16 4 'checkpoint: {every: none}'
+compared odd-vocabulary $dropout $z_loss
+
+# Documents of 300 and 213 bytes, the last of which is the only end of a line.
+document() { printf '%s\n' "$(tr '\n' ' ' < text | tail -c "+$1" | head -c $(($2 - 1)))"; }
+document 1 300 > first
+document 1000 213 > second
+cat first second > both
+weighted_mean() { # PRECISION SHARE
+  awk -v most="$2" '{ loss[NR] = $2 } END {
+    mean = (loss[1] * 299 + loss[2] * 212) / 511
+    d = (loss[3] - mean) / mean
+    printf "told : apart %.6f, together %.6f\n", mean, loss[3]
+    exit !(NR == 3 && mean > 0 && (d < 0 ? -d : d) <= most + 0)
+  }' <(losses "first-$1") <(losses "second-$1") <(losses "both-$1")
+}
+write_run 'preset: llama-5m' 512 1 1 1 'checkpoint: {every: none}'
+for what in first second both; do "$hpctrain" tokenize $what.bin $what > /dev/null; done
+for precision in fp32 bf16; do
+  for what in first second both; do
+    words=(data.train=$what.bin train.seq_len=$(($(wc -c < $what) - 1)) train.warmup=0steps precision.compute=$precision)
+    # shellcheck disable=SC2206
+    [ $what != both ] || words+=($packing)
+    judge "$precision: the documents, $what" run_on 1 "${words[@]}" run.folder=$what-$precision
+  done
+  judge "$precision: the loss of both packed is the mean of each alone's" weighted_mean $precision "$([ $precision = fp32 ] && echo 2e-6 || echo 1e-3)"
+done
+
+eval_loss() { sed -nE 's/.*"type":"eval".*"loss":([^,}]+).*/\1/p' "$1/metrics.jsonl" | tail -n 1; }
+same_loss() { # A B: of evaluations
+  awk -v a="$(eval_loss "$1")" -v b="$(eval_loss "$2")" 'BEGIN { d = a - b; printf "told : %s, %s\n", a, b; exit !(a > 0 && (d < 0 ? -d : d) <= 1e-6 * a) }'
+}
+rest=data.val_fraction=0.05
+for model in $models; do
+  judge "$model is imported" "$hpctrain" import "$golden/$model" "$model"
+  write_run "from: $model" 64 $steps 16 4 "checkpoint: {every: $steps steps}" "eval: {every: $steps steps}"
+  judge "$model on a CPU" run_on 1 $rest device.kind=cpu run.folder="$model-cpu"
+  for np in $each; do
+    judge "$model on $np GPUs" run_on "$np" $rest run.folder="$model-$np"
+    judge "$model on $np GPUs: losses are a CPU's" close "$model-cpu" "$model-$np" 1e-4 $steps
+  done
+  judge "$model, trained by GPUs, is exported" "$hpctrain" export "$model-$most" "$model.hf"
+  judge "$model: a run from that" run_on 1 $rest model.from="$model.hf" train.lr=1e-12 train.duration=1steps train.warmup=0steps \
+    eval.every=1steps run.folder="$model-back"
+  judge "$model: it has the loss of the one before" same_loss "$model-$most" "$model-back"
+done
+exit $failed
