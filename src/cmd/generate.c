@@ -1,65 +1,129 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* hpctrain generate: text from a checkpoint, one token after another, by one process without MPI.
- *
- * Every token runs the whole forward program over the last `positions` tokens: nothing is kept from one to the next, which
- * serves for a look at what a run has learned.  The random numbers follow from the seed and the token's place alone. */
-#include <math.h>
+/* hpctrain generate: texts that go on from prompts, by one process without MPI (src/train/decoder.h). */
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
-#include "src/base/rng.h"
+#include "io/hf_generation.h"
+#include "io/json_lines.h"
 #include "src/cmd/cmd.h"
-#include "src/train/data.h"
-#include "src/train/setup.h"
-#include "src/train/states.h"
+#include "src/report/human.h"
+#include "src/train/decoder.h"
+#include "src/train/loaded.h"
 
-static const char *const use_keys[] = {"data.tokenizer", "data.tokenizer_pattern", "device.", "cpu.", "gpu.", NULL};
+static const char *const use_keys[] = {
+    "data.tokenizer", "data.tokenizer_pattern", "precision.compute", "device.", "cpu.", "gpu.", NULL};
 
-/* SHORTEST: positions are this or more, so that few programs are ever compiled.  WINDOW: ids before one on which its text depends.
- */
-enum { SHORTEST = 64, WINDOW = 16 };
+enum { BATCH = 8 }; /* prompts at a time, where nobody says */
+
+/* place: where a prompt was given. */
+typedef struct Given {
+  const char *place, *text;
+  size_t n;
+} Given;
 
 typedef struct Generate {
   Arena *arena;
-  Comm *comm;
-  Mesh *mesh;
-  Dev *dev;
-  const Config *config;
-  Engine *engine;
-  Tokenizer *tokenizer;
-  int64_t vocab; /* ids that may come */
-  Ids ids;       /* the prompt's, and what came */
-  const char *folder, *prompt;
-  bool special; /* what the tokenizer puts before a text comes before the prompt */
-  int64_t tokens, seed, positions;
-  double temperature;
+  Loaded loaded;
+  DecodeOptions decode;
+  VEC(Given) given;
+  VEC(const char *) stops;
+  Utterance *all;      /* by prompt */
+  int64_t n, told;     /* prompts; of them, those that are told to their end */
+  bool begun;          /* the next one has been told in part */
+  int64_t batch, seed; /* seed negative: the run's */
+  int32_t ends[HF_ENDS + 1];
+  const char *folder;
+  bool special; /* what the tokenizer puts before a text comes before each prompt */
+  bool json;
 } Generate;
 
 /* --- words ---------------------------------------------------------------------------------------------------------------- */
 
-static bool take_option(Generate *g, const char *name, const char *value) {
-  if (!strcmp(name, "--prompt")) return (g->prompt = value);
-  if (!strcmp(name, "--tokens")) return num_parse_int(value, &g->tokens) && g->tokens >= 0 && g->tokens <= 1 << 30;
-  if (!strcmp(name, "--temperature")) return num_parse_double(value, &g->temperature) && g->temperature >= 0;
-  return num_parse_int(value, &g->seed) && g->seed >= 0; /* --seed */
+static void add_prompt(Generate *g, const char *place, const char *text, size_t n) {
+  char *copy = arena_alloc(g->arena, n + 1);
+  memcpy(copy, text, n);
+  copy[n] = 0;
+  vec_push(g->arena, &g->given, (Given){arena_strdup(g->arena, place), copy, n});
 }
+
+static bool take_prompt(Generate *g, const char *value) {
+  add_prompt(g, "--prompt", value, strlen(value));
+  return true;
+}
+
+static void add_line(void *self, const char *place, const char *line, size_t n) { add_prompt(self, place, line, n); }
+
+static void add_json(void *self, const char *place, const json_t *value) {
+  const json_t *text = json_is_object(value) ? json_object_get(value, "prompt") : value;
+  if (!json_is_string(text)) fail(FAIL_INPUT, "%s: no prompt\nhelp: a line is \"TEXT\" or {\"prompt\": \"TEXT\"}", place);
+  add_prompt(self, place, json_string_value(text), json_string_length(text));
+}
+
+static bool take_prompts(Generate *g, const char *value) {
+  int before = g->given.n;
+  if (is_json_lines(value))
+    json_lines_read(value, add_json, g);
+  else
+    text_lines_read(value, add_line, g);
+  if (g->given.n == before) fail(FAIL_INPUT, "%s: no prompt is there\nhelp: a line each, or JSON lines in a file *.jsonl", value);
+  return true;
+}
+
+static bool take_stop(Generate *g, const char *value) {
+  vec_push(g->arena, &g->stops, value);
+  return *value;
+}
+
+static bool take_int(const char *value, int64_t least, int64_t *to) {
+  return num_parse_int(value, to) && *to >= least && *to <= 1 << 30;
+}
+
+static bool take_tokens(Generate *g, const char *value) { return take_int(value, 0, &g->decode.tokens); }
+static bool take_top_k(Generate *g, const char *value) { return take_int(value, 0, &g->decode.sampling.top_k); }
+static bool take_batch(Generate *g, const char *value) { return take_int(value, 1, &g->batch); }
+static bool take_seed(Generate *g, const char *value) { return num_parse_int(value, &g->seed) && g->seed >= 0; }
+
+static bool take_temperature(Generate *g, const char *value) {
+  double *t = &g->decode.sampling.temperature;
+  return num_parse_double(value, t) && *t >= 0 && *t <= 1e6;
+}
+
+static bool take_top_p(Generate *g, const char *value) {
+  double *p = &g->decode.sampling.top_p;
+  return num_parse_double(value, p) && *p > 0 && *p <= 1;
+}
+
+static const struct {
+  const char *name, *value;
+  bool (*take)(Generate *g, const char *value);
+} options[] = {{"--prompt", "TEXT", take_prompt},
+               {"--prompts", "FILE", take_prompts},
+               {"--tokens", "N, of each text at most", take_tokens},
+               {"--temperature", "T, 0 or more (0: the most likely token)", take_temperature},
+               {"--top-k", "K, 0 or more (0: all)", take_top_k},
+               {"--top-p", "P, above 0, at most 1", take_top_p},
+               {"--seed", "S, 0 or more", take_seed},
+               {"--stop", "TEXT, which is not empty", take_stop},
+               {"--batch", "N, prompts at a time, 1 or more", take_batch}};
+enum { OPTIONS = sizeof options / sizeof *options };
 
 /* Sorts argv into options, the folder, and key=value words, which are left in keys (argv[0] first); returns their number. */
 static int take_words(Generate *g, int argc, char **argv, char **keys) {
-  static const char *const options[] = {"--prompt", "--tokens", "--temperature", "--seed", NULL};
   int n = 1;
   keys[0] = argv[0];
   for (int i = 1; i < argc; i++) {
     int o = 0;
-    while (options[o] && strcmp(options[o], argv[i])) o++;
-    if (options[o] && (i + 1 == argc || !take_option(g, argv[i], argv[i + 1])))
-      fail(FAIL_INPUT, "%s %s: a value is wanted: --prompt TEXT, --tokens N, --temperature T (0 or more), --seed S", argv[i],
-           i + 1 < argc ? argv[i + 1] : "");
-    if (options[o])
+    while (o < OPTIONS && strcmp(options[o].name, argv[i])) o++;
+    if (o < OPTIONS && (i + 1 == argc || !options[o].take(g, argv[i + 1])))
+      fail(FAIL_INPUT, "%s %s: wanted is %s\nhelp: hpctrain help generate", argv[i], i + 1 < argc ? argv[i + 1] : "",
+           options[o].value);
+    if (o < OPTIONS)
       i++;
     else if (!strcmp(argv[i], "--add-special-tokens"))
       g->special = true;
+    else if (!strcmp(argv[i], "--json"))
+      g->json = true;
     else if (argv[i][0] != '-' && strchr(argv[i], '='))
       keys[n++] = argv[i];
     else if (argv[i][0] != '-' && !g->folder)
@@ -67,151 +131,137 @@ static int take_words(Generate *g, int argc, char **argv, char **keys) {
     else
       fail(FAIL_INPUT, "what is '%.60s'?\nhelp: hpctrain help generate", argv[i]);
   }
-  if (!g->folder) fail(FAIL_INPUT, "generate needs a run folder or a step folder\nhelp: hpctrain help generate");
+  if (!g->folder)
+    fail(FAIL_INPUT, "generate needs a run folder, a step folder or a Hugging Face folder\nhelp: hpctrain help generate");
+  if (!g->given.n) take_prompt(g, "");
   return n;
 }
 
 /* --- loading -------------------------------------------------------------------------------------------------------------- */
 
-static const Ckpt *open_checkpoint(Generate *g) {
-  Text warnings = {0};
-  const Ckpt *ckpt = ckpt_find_newest(g->comm, g->folder, &warnings);
-  if (warnings.n) fprintf(stderr, "warn   %s", warnings.at);
-  text_close(&warnings);
-  if (!ckpt)
-    fail(FAIL_INPUT, "%s: no checkpoint there\nhelp: give the folder of a run that has saved, or one of its step folders",
-         g->folder);
-  return ckpt;
-}
-
-/* Where it was trained does not bind it: device.kind is auto again, unless asked for.  keys has room for one more. */
-static const Config *read_config(Generate *g, const Ckpt *ckpt, int nkeys, char **keys) {
-  bool asked = false;
-  for (int i = 1; i < nkeys; i++) asked |= !strncmp(keys[i], "device.kind=", strlen("device.kind="));
-  if (!asked) keys[nkeys++] = "device.kind=auto";
-  const char *name = arena_printf(g->arena, "%s: /run/config", ckpt_folder(ckpt)), *text = ckpt_text(ckpt, g->arena, "config");
-  if (!text) fail(FAIL_INPUT, "%s is not there\nhelp: use a checkpoint that hpctrain train has saved", name);
-  Config *c = config_parse(g->arena, name, text, nkeys, keys);
-  c->parallel.strategy = STRATEGY_FULL_SHARD; /* on any number of ranks, whatever groups it was trained in */
-  setup_kind(g->arena, c, g->comm);
-  return c;
-}
-
-static void open_tokenizer(Generate *g, int64_t vocab) {
-  Text warnings = {0};
-  g->tokenizer = data_open_tokenizer(g->config, vocab, &warnings);
-  if (warnings.n) fprintf(stderr, "warn   %s", warnings.at);
-  text_close(&warnings);
-  if (!g->tokenizer)
-    config_fail(g->config, "data.tokenizer", "data.tokenizer=PATH, or data.tokenizer=bytes if it was trained on bytes",
-                "generate speaks text, and the run knows no tokenizer");
-  g->vocab = tokenizer_vocab(g->tokenizer);
-}
-
 /* Something must come before the first token: what ends documents, or a line. */
-static void read_prompt(Generate *g) {
+static void encode(const Generate *g, const Tokenizer *t, TokenizerWork *work, const Given *given, Utterance *u) {
   const Ids *before, *after;
   Why why;
-  TokenizerWork *work = tokenizer_work_open(g->tokenizer);
-  int32_t end = tokenizer_special(g->tokenizer, TOKENIZER_EOS);
-  tokenizer_template(g->tokenizer, &before, &after);
-  if (g->special) ids_add(&g->ids, before->at, before->n);
-  bool ok = try_tokenizer_encode(work, g->prompt, strlen(g->prompt), &g->ids, &why);
-  if (ok && !g->ids.n && end >= 0) ids_add(&g->ids, &end, 1);
-  if (ok && !g->ids.n) ok = try_tokenizer_encode(work, "\n", 1, &g->ids, &why);
-  if (!ok) fail(FAIL_INPUT, "--prompt: %s", why.text);
+  int32_t end = tokenizer_special(t, TOKENIZER_EOS);
+  *u = (Utterance){.prompt = given->text, .n = given->n};
+  tokenizer_template(t, &before, &after);
+  if (g->special) ids_add(&u->ids, before->at, before->n);
+  bool ok = try_tokenizer_encode(work, given->text, given->n, &u->ids, &why);
+  if (ok && !u->ids.n && end >= 0) ids_add(&u->ids, &end, 1);
+  if (ok && !u->ids.n) ok = try_tokenizer_encode(work, "\n", 1, &u->ids, &why);
+  if (!ok) fail(FAIL_INPUT, "%s: %s", given->place, why.text);
+  if (u->ids.n > g->decode.limit)
+    fail(FAIL_INPUT, "%s: the prompt \"%.40s%s\" has %lld tokens, the model is made for %lld positions\nhelp: a shorter prompt",
+         given->place, given->text, given->n > 40 ? "…" : "", (long long)u->ids.n, (long long)g->decode.limit);
+}
+
+static void encode_all(Generate *g) {
+  const Tokenizer *t = loaded_tokenizer(&g->loaded, "generate");
+  TokenizerWork *work = tokenizer_work_open(t);
+  g->n = g->given.n;
+  g->all = arena_array(g->arena, Utterance, g->n);
+  for (int64_t i = 0; i < g->n; i++) encode(g, t, work, &g->given.at[i], &g->all[i]);
   tokenizer_work_close(work);
 }
 
-static void load(Generate *g, int nkeys, char **keys) {
-  const Ckpt *ckpt = open_checkpoint(g);
-  g->config = read_config(g, ckpt, nkeys, keys);
-  ModelConfig model = states_model(g->arena, ckpt);
-  open_tokenizer(g, model.vocab);
-  read_prompt(g);
-  int threads = g->config->cpu.threads ? (int)g->config->cpu.threads : comm_core_share(g->comm);
-  int64_t length = g->ids.n + g->tokens;
-  for (g->positions = SHORTEST; g->positions < length;) g->positions *= 2;
-  if (g->positions > g->config->train.seq_len) g->positions = g->config->train.seq_len;
-  EngineOptions o = setup_options(g->config, &model, threads);
-  o.sequences = 1;
-  o.positions = g->positions;
-  o.generate = true;
-  g->mesh = setup_mesh(g->config, g->comm);
-  g->dev = setup_device(g->config, g->comm, threads, NULL);
-  g->engine = engine_open(g->arena, g->dev, g->comm, g->mesh, &o);
-  engine_start(g->engine);
+/* Of the tokenizer, and of generation_config.json. */
+static void find_ends(Generate *g) {
+  const char *name = "generation_config.json", *paper = model_folder_paper(g->loaded.from, name);
+  int32_t end = tokenizer_special(g->loaded.tokenizer, TOKENIZER_EOS);
   Why why;
-  if (!try_states_load(g->comm, g->engine, ckpt, &why))
-    fail(FAIL_INPUT, "%s damaged: %s\nhelp: use another checkpoint; hpctrain ckpt ls lists them", ckpt_folder(ckpt), why.text);
-  fprintf(stderr, "model  %s, %lld positions\n", ckpt_folder(ckpt), (long long)g->positions);
-  if (g->seed < 0) g->seed = g->config->run.seed;
-  ckpt_close((Ckpt *)ckpt);
+  int n = paper ? try_hf_generation_ends(name, paper, g->ends, &why) : 0;
+  if (n < 0) fail(FAIL_INPUT, "%s: %s", model_folder_path(g->loaded.from), why.text);
+  if (end >= 0) g->ends[n++] = end;
+  g->decode.ends = g->ends;
+  g->decode.n_ends = n;
 }
 
-/* --- sampling ------------------------------------------------------------------------------------------------------------- */
+static void load(Generate *g, int nkeys, char **keys) {
+  DecodeOptions *d = &g->decode;
+  loaded_open(&g->loaded, g->arena, comm_self(), g->folder, nkeys, keys);
+  d->name = model_folder_path(g->loaded.from);
+  d->limit = model_positions(&g->loaded.model);
+  d->seed = (uint64_t)(g->seed < 0 ? g->loaded.config->run.seed : g->seed);
+  d->stops = g->stops.at;
+  d->n_stops = g->stops.n;
+  encode_all(g);
+  find_ends(g);
+  decode_sizes(d, g->all, g->n, g->batch);
+  EngineOptions o = loaded_options(&g->loaded);
+  o.generate = true;
+  o.positions = d->positions;
+  o.slots = d->slots;
+  o.kept = d->kept;
+  loaded_start(&g->loaded, &o);
+  fprintf(stderr, "model  %s, %lld positions\n", d->name, (long long)d->kept);
+}
 
-static double weight(const Generate *g, float logit, float largest) { return exp(((double)logit - largest) / g->temperature); }
+/* --- telling -------------------------------------------------------------------------------------------------------------- */
 
-/* By probabilities ∝ exp(logit / temperature), u in [0,1) picks; temperature 0: the largest. */
-static int32_t sample(const Generate *g, const float *logits, double u) {
-  double sum = 0;
-  int32_t largest = 0;
-  for (int32_t i = 0; i < g->vocab; i++) {
-    if (!isfinite(logits[i])) fail(FAIL_INPUT, "%s: the model's logits are not finite\nhelp: try an earlier step", g->folder);
-    if (logits[i] > logits[largest]) largest = i;
+static void tell_json(const Utterance *u) {
+  Text line = {0};
+  text_printf(&line, "{\"prompt\": ");
+  json_text_add(&line, u->prompt, u->n);
+  text_printf(&line, ", \"text\": ");
+  json_text_add(&line, u->text.at, u->text.n);
+  text_printf(&line, ", \"end\": \"%s\", \"tokens\": %lld, \"ids\": [", decode_end_names[u->end],
+              (long long)(u->ids.n - u->n_prompt));
+  for (int64_t i = u->n_prompt; i < u->ids.n; i++) text_printf(&line, "%s%d", i > u->n_prompt ? ", " : "", u->ids.at[i]);
+  text_printf(&line, "]}");
+  puts(line.at);
+  text_close(&line);
+}
+
+/* What is new and sure of the text whose turn it is. */
+static void tell_text(Generate *g, Utterance *u) {
+  size_t sure = decode_sure(&g->decode, u);
+  if (!g->begun && g->told) putchar('\n');
+  if (!g->begun) fwrite(u->prompt, 1, u->n, stdout);
+  g->begun = true;
+  if (sure > u->said) fwrite(u->text.at + u->said, 1, sure - u->said, stdout);
+  u->said = sure;
+  if (u->end != DECODE_OPEN) putchar('\n');
+}
+
+/* In the order of the prompts; the first that is not over is told as it comes. */
+static void say(void *self, Utterance *u) {
+  Generate *g = self;
+  if (u != &g->all[g->told]) return;
+  for (bool over = true; over && g->told < g->n; g->told += over) {
+    u = &g->all[g->told];
+    over = u->end != DECODE_OPEN;
+    if (g->json && over) tell_json(u);
+    if (!g->json && (over || u->text.n)) tell_text(g, u);
+    if (over) g->begun = false;
   }
-  if (g->temperature == 0) return largest;
-  for (int32_t i = 0; i < g->vocab; i++) sum += weight(g, logits[i], logits[largest]);
-  double left = u * sum;
-  for (int32_t i = 0; i < g->vocab; i++)
-    if ((left -= weight(g, logits[i], logits[largest])) < 0) return i;
-  return largest; /* rounding left nothing */
+  if (fflush(stdout)) fail(FAIL_MACHINE, "cannot write to standard output");
 }
 
-/* What the last id adds to the text: bytes, of which characters may still be open. */
-static void say_last(const Generate *g, Text *text) {
-  int64_t from = g->ids.n > WINDOW ? g->ids.n - WINDOW : 0;
-  text->n = 0;
-  tokenizer_decode(g->tokenizer, g->ids.at + from, g->ids.n - 1 - from, true, text);
-  size_t before = text->n;
-  text->n = 0;
-  tokenizer_decode(g->tokenizer, g->ids.at + from, g->ids.n - from, true, text);
-  if (text->n > before) fwrite(text->at + before, 1, text->n - before, stdout);
-}
-
-/* Until a document ends, or enough was said. */
-static void speak(Generate *g) {
-  Rng rng = rng_make((uint64_t)g->seed, RNG_SAMPLE, "", 0);
-  Text text = {0};
-  int32_t end = tokenizer_special(g->tokenizer, TOKENIZER_EOS);
-  fputs(g->prompt, stdout);
-  for (int64_t i = 0, first = 0; i < g->tokens && !ferror(stdout); i++) {
-    fflush(stdout);
-    if (g->ids.n - first > g->positions) first = g->ids.n - g->positions;
-    int32_t id = sample(g, engine_next(g->engine, g->ids.at + first, g->ids.n - first), rng_uniform(&rng, (uint64_t)i));
-    if (id == end) break;
-    ids_add(&g->ids, &id, 1);
-    say_last(g, &text);
-  }
-  putchar('\n');
-  text_close(&text);
+static void tell_end(const Generate *g, const DecodeCount *count) {
+  char prompts[HUMAN_TEXT], tokens[HUMAN_TEXT];
+  int64_t longer = 0;
+  for (int64_t i = 0; i < g->n; i++) longer += g->all[i].first > 0;
+  if (longer)
+    fprintf(stderr, "note   %lld text%s longer than the model's %lld positions: it saw the last %lld or more\n", (long long)longer,
+            longer == 1 ? " is" : "s are", (long long)g->decode.limit, (long long)g->decode.limit / 2);
+  fprintf(stderr, "speed  prompts %s tok/s, texts %s tok/s, %lld at a time\n",
+          human_count(count->prompts ? (double)count->prompts / count->prompt_seconds : 0, prompts),
+          human_count(count->tokens ? (double)count->tokens / count->seconds : 0, tokens), (long long)g->decode.slots);
 }
 
 int cmd_generate(int argc, char **argv) {
-  Generate g = {.arena = arena_open(), .prompt = "", .tokens = 256, .temperature = 0.8, .seed = -1};
-  char **keys = arena_array(g.arena, char *, argc + 1);
+  Generate g = {.arena = arena_open(), .batch = BATCH, .seed = -1};
+  g.decode = (DecodeOptions){.tokens = 256, .sampling = {.temperature = 0.8, .top_p = 1}};
+  char **keys = arena_array(g.arena, char *, argc + 2);
   int nkeys = take_words(&g, argc, argv, keys);
   words_refuse_keys("generate", nkeys, keys, use_keys);
-  g.comm = comm_self();
   load(&g, nkeys, keys);
-  speak(&g);
-  ids_close(&g.ids);
-  tokenizer_close(g.tokenizer);
-  engine_close(g.engine);
-  dev_close(g.dev);
-  mesh_close(g.mesh);
-  comm_close(g.comm);
+  DecodeCount count = decode(g.loaded.engine, g.loaded.tokenizer, &g.decode, g.all, g.n, say, &g);
+  tell_end(&g, &count);
+  for (int64_t i = 0; i < g.n; i++) utterance_close(&g.all[i]);
+  loaded_close(&g.loaded);
+  comm_close(g.loaded.comm);
   arena_close(g.arena);
   return 0;
 }

@@ -53,9 +53,15 @@ const Command commands[] = {
     {"profile", "after", "RUN_FOLDER [--rank N] [--rows N]",
      "where the time of the steps went that profile.steps has recorded, by kind, program and step", false, cmd_profile},
     {"generate", "after",
-     "RUN_OR_STEP_FOLDER [--prompt TEXT] [--tokens N] [--temperature T] [--seed S] [--add-special-tokens] [section.key=value ...]",
-     "text from the newest checkpoint of a run, or from that step, by the run's tokenizer (data.tokenizer=PATH, where it is "
-     "elsewhere)",
+     "MODEL [--prompt TEXT ...] [--prompts FILE] [--tokens N] [--temperature T] [--top-k K] [--top-p P] [--seed S] [--stop TEXT "
+     "...] "
+     "[--batch N] [--json] [--add-special-tokens] [section.key=value ...]",
+     "texts that go on from prompts, in their order; MODEL is a run's folder (its newest checkpoint), a step's or a Hugging Face "
+     "folder; the tokenizer is the model's (data.tokenizer=PATH, where it is elsewhere); --prompts: a prompt a line, or in a file "
+     "*.jsonl a line \"TEXT\" or {\"prompt\": \"TEXT\"}; a text ends with the tokenizer's or generation_config.json's end token, "
+     "before "
+     "a --stop, or after N tokens (256); beyond the model's positions it goes on from the last half of them; --batch: prompts at a "
+     "time (8); --json: an object a line",
      false, cmd_generate},
     {"export", "after", "CKPT HF_DIR [--dtype bf16|fp16|fp32] [--shard-size 5GB] [--force]",
      "makes a Hugging Face folder of a run's newest checkpoint, or of that step; --dtype: "

@@ -229,10 +229,6 @@ static void verify_training(Verify *v, const char *path) {
 
 /* --- the command ------------------------------------------------------------------------------------------------------------ */
 
-/* A run file, of which verify uses what the sections in use_keys say; model.from is a word like the user's. */
-static const char run_text[] =
-    "hpctrain: 1\nrun: {name: verify, folder: .}\ndata: {train: none.bin}\n"
-    "train: {seq_len: 2, duration: 1 steps, global_batch_size: 1 sequences, lr: 1e-3, schedule: constant}\n";
 static const char *const use_keys[] = {"run.tune", "parallel.", "precision.", "memory.", "device.", "cpu.", "gpu.", NULL};
 
 int cmd_verify(int argc, char **argv) {
@@ -264,7 +260,7 @@ int cmd_verify(int argc, char **argv) {
   Text warnings = {0};
   keys[nkeys++] = (char *)arena_printf(v.arena, "model.from=%s", v.folder);
   v.comm = comm_boot(&argc, &argv);
-  Config *c = config_parse(v.arena, "verify", run_text, nkeys, keys);
+  Config *c = config_parse(v.arena, "verify", setup_plain_run, nkeys, keys);
   setup_kind(v.arena, c, v.comm);
   v.config = c;
   v.tolerance = tolerances[c->precision.compute];

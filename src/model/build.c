@@ -27,8 +27,8 @@ int model_param_std(ModelBuild *m, const char *unit, const char *name, Shape sha
   return param(m, unit, name, shape, INIT_NORMAL, std);
 }
 
-int model_embed(ModelBuild *m, int table, const ModelNodes *model) {
-  return graph_push(m->g, (Node){.op = OP_EMBEDDING, .nin = 2, .in = (int[]){table, model->ids}});
+int model_rows(Graph *g, int table, int ids) {
+  return graph_push(g, (Node){.op = OP_EMBEDDING, .nin = 2, .in = (int[]){table, ids}});
 }
 
 int model_linear(Graph *g, int x, int weight, int bias) { return ir_matmul_bias(g, x, false, weight, true, bias); }
@@ -70,6 +70,13 @@ int model_layernorm(Graph *g, int x, int weight, int bias, double eps) {
 static int input(Graph *g, const char *name, Shape shape) {
   graph_var(g, (Var){.name = name, .class = VAR_INPUT, .dtype = DT_I32, .shape = shape});
   return ir_load(g, name);
+}
+
+/* Where each position is in its segment. */
+static int positions_of(Graph *g, const ModelBatch *b, int start) {
+  Shape s = SHAPE(b->sequences, b->positions);
+  if (b->cache.use == CACHE_EXTEND) return ir_reshape(g, input(g, "position", SHAPE(b->sequences)), s);
+  return ir_sub(g, ir_iota(g, DT_I32, s, 1), start);
 }
 
 /* The first position of each position's segment: the sequence's own where it is one segment. */
@@ -125,13 +132,18 @@ bool model_takes_segments(const ModelConfig *config) { return !family_of(config)
 
 ModelNodes model_build(Graph *g, const ModelConfig *config, const ModelBatch *batch) {
   ModelBuild m = {.g = g, .config = config, .batch = batch, .chosen = -1, .probability = -1, .router_z = -1};
+  const ModelCache *cache = &batch->cache;
   int64_t B = batch->sequences, S = batch->positions, T = B * S;
-  ModelNodes model = {.ids = input(g, "ids", SHAPE(T)),
-                      .labels = input(g, "labels", SHAPE(T)),
+  bool extends = cache->use == CACHE_EXTEND, learns = cache->use == CACHE_NONE;
+  CHECK(learns || (!batch->segments && (extends ? B == cache->slots && S == 1 : B == 1 && S <= cache->length)));
+  ModelNodes model = {.ids = input(g, extends ? "next" : "ids", SHAPE(T)),
+                      .labels = learns ? input(g, "labels", SHAPE(T)) : -1,
                       .start = segment_starts(g, batch),
-                      .order = input(g, "order", SHAPE(T)),
+                      .order = learns ? input(g, "order", SHAPE(T)) : -1,
+                      .slot = cache->use == CACHE_FILL ? input(g, "slot", shape_scalar()) : -1,
                       .balance = -1,
                       .router_z = -1};
+  model.position = positions_of(g, batch, model.start);
   m.family = family_of(config);
   declare_drops(&m);
   m.family->forward(&m, &model);
@@ -167,21 +179,34 @@ static int padded_logits(Graph *g, int hidden, int head, int64_t vocab) {
   return ir_select(g, is_token, logits, ir_const(g, DT_F32, -FLT_MAX));
 }
 
-/* Softmax cross-entropy of rows lo to hi, summed.  The maximum only keeps exp in range, so no gradient goes through it. */
-static void loss_chunk(Graph *g, const ModelNodes *model, int head, int64_t lo, int64_t hi, int *loss, int *count, int *z) {
+/* Softmax cross-entropy of rows lo to hi (hi - lo, 1), 0 where nothing is counted.  The maximum only keeps exp in range, so no
+ * gradient goes through it. */
+static int chunk_nll(Graph *g, const ModelNodes *model, int head, int64_t lo, int64_t hi, int *counted, int *lse) {
   int64_t vocab = graph_node(g, model->head)->shape.dim[0];
   int logits = padded_logits(g, ir_slice(g, model->hidden, 0, lo, hi), head, vocab);
   Shape s = graph_node(g, logits)->shape, rows = SHAPE(hi - lo, 1);
   int label = ir_reshape(g, ir_slice(g, model->labels, 0, lo, hi), rows);
-  int counted = ir_binary(g, OP_LE, ir_const(g, DT_I32, 0), label);
+  *counted = ir_binary(g, OP_LE, ir_const(g, DT_I32, 0), label);
   int top = ir_unary(g, OP_STOP, ir_reduce(g, OP_MAXIMUM, logits, 1));
-  int lse = ir_add(g, top, ir_unary(g, OP_LOG, ir_reduce(g, OP_SUM, ir_unary(g, OP_EXP, ir_sub(g, logits, top)), 1)));
+  *lse = ir_add(g, top, ir_unary(g, OP_LOG, ir_reduce(g, OP_SUM, ir_unary(g, OP_EXP, ir_sub(g, logits, top)), 1)));
   int is_label = ir_binary(g, OP_EQ, ir_iota(g, DT_I32, s, 1), label);
   int picked = ir_reduce(g, OP_SUM, ir_select(g, is_label, logits, ir_const(g, DT_F32, 0)), 1);
-  int zero = ir_const(g, DT_F32, 0), nll = ir_select(g, counted, ir_sub(g, lse, picked), zero);
+  return ir_select(g, *counted, ir_sub(g, *lse, picked), ir_const(g, DT_F32, 0));
+}
+
+static void loss_chunk(Graph *g, const ModelNodes *model, int head, int64_t lo, int64_t hi, int *loss, int *count, int *z) {
+  int counted, lse, nll = chunk_nll(g, model, head, lo, hi, &counted, &lse);
   *loss = ir_sum_all(g, nll);
-  if (z) *z = ir_sum_all(g, ir_select(g, counted, ir_mul(g, lse, lse), zero));
+  if (z) *z = ir_sum_all(g, ir_select(g, counted, ir_mul(g, lse, lse), ir_const(g, DT_F32, 0)));
   *count = ir_sum_all(g, ir_cast(g, DT_F32, counted));
+}
+
+int model_nll(Graph *g, const ModelNodes *model, const ModelBatch *batch) {
+  int64_t T = batch->sequences * batch->positions, step = batch->head_rows ? batch->head_rows : T;
+  int *parts = arena_array(g->arena, int, (T + step - 1) / step), n = 0, head = padded_head(g, model->head), counted, lse;
+  for (int64_t lo = 0; lo < T; lo += step)
+    parts[n++] = chunk_nll(g, model, head, lo, lo + step < T ? lo + step : T, &counted, &lse);
+  return ir_reshape(g, ir_concat(g, parts, n, 0), SHAPE(T));
 }
 
 static int sum(Graph *g, int before, int x) { return before < 0 ? x : ir_add(g, before, x); }

@@ -21,7 +21,8 @@ struct ModelBuild {
   const ModelBatch *batch;
   const ModelFamily *family;
   VEC(int) params;
-  int64_t drops; /* places passed so far */
+  int64_t drops;  /* places passed so far */
+  int64_t caches; /* attentions passed so far */
   /* Of experts, sums over the blocks so far, -1 before: how many tokens chose each (E), its probability (1,E), the squares of the
    * router's log sum exp. */
   int chosen, probability, router_z;
@@ -31,15 +32,19 @@ struct ModelBuild {
 int model_param(ModelBuild *m, const char *unit, const char *name, Shape shape, InitKind init);
 int model_param_std(ModelBuild *m, const char *unit, const char *name, Shape shape, double std); /* INIT_NORMAL */
 
-int model_embed(ModelBuild *m, int table, const ModelNodes *model);
+int model_rows(Graph *g, int table, int ids);                           /* of a table (V,C), by ids (T): (T,C) */
 int model_rmsnorm(Graph *g, int x, int weight, double eps);             /* over the last axis */
 int model_layernorm(Graph *g, int x, int weight, int bias, double eps); /* the same */
 int model_linear(Graph *g, int x, int weight, int bias);                /* (T,K)·(N,K)ᵀ + (N); bias -1: none */
 int model_conv1d(Graph *g, int x, int weight, int bias);                /* (T,K)·(K,N) + (N) */
 int model_silu(Graph *g, int x);
 int model_gelu_tanh(Graph *g, int x);
-void model_rope_tables(ModelBuild *m, int start, int *cosines, int *sines); /* (B,S,1,D/2) each */
-int model_rope(Graph *g, int x, int cosines, int sines);                    /* of (B,S,H,D), halves rotated as transformers does */
+void model_rope_tables(ModelBuild *m, const ModelNodes *model, int *cosines, int *sines); /* (B,S,1,D/2) each */
+int model_rope(Graph *g, int x, int cosines, int sines); /* of (B,S,H,D), halves rotated as transformers does */
+
+/* cache.c.  Causal attention of q (B,S,H,D) over k and v (B,S,G,D), or over what the batch's cache holds and these; scaled by
+ * 1/sqrt(D).  window: as ModelConfig's, 0: none.  Once a block, in the order of blocks. */
+int model_attention(ModelBuild *m, const ModelNodes *model, int q, int k, int v, int64_t window);
 
 /* x, some of whose elements are made zero, and the others larger. */
 int model_drop(ModelBuild *m, int x, double share);

@@ -36,7 +36,7 @@ static int attention(const Layer *l, const ModelNodes *model, int x) {
   int64_t B = l->m->batch->sequences, S = l->m->batch->positions, C = c->hidden, H = c->heads, D = c->head_dim;
   int qkv = ir_reshape(g, product(l, "attn.c_attn", x, C, 3 * C, false), SHAPE(B, S, 3 * H, D));
   int q = ir_slice(g, qkv, 2, 0, H), k = ir_slice(g, qkv, 2, H, 2 * H), v = ir_slice(g, qkv, 2, 2 * H, 3 * H);
-  int o = ir_attention(g, q, k, v, model->start, 1 / sqrt((double)D), 0);
+  int o = model_attention(l->m, model, q, k, v, 0);
   return product(l, "attn.c_proj", ir_reshape(g, o, SHAPE(B * S, C)), C, C, true);
 }
 
@@ -47,10 +47,11 @@ static int mlp(const Layer *l, int x) {
 }
 
 /* Every sequence is one segment: row s of the table is for position s. */
-static int add_positions(ModelBuild *m, int x, int table) {
+static int add_positions(ModelBuild *m, int x, int table, const ModelNodes *model) {
   Graph *g = m->g;
   int64_t B = m->batch->sequences, S = m->batch->positions, C = m->config->hidden;
   CHECK(!m->batch->segments);
+  if (m->batch->cache.use == CACHE_EXTEND) return ir_add(g, x, model_rows(g, table, ir_reshape(g, model->position, SHAPE(B * S))));
   int rows = ir_reshape(g, ir_slice(g, table, 0, 0, S), SHAPE(1, S, C));
   return ir_reshape(g, ir_add(g, ir_reshape(g, x, SHAPE(B, S, C)), rows), SHAPE(B * S, C));
 }
@@ -60,7 +61,7 @@ void model_gpt2(ModelBuild *m, ModelNodes *model) {
   Graph *g = m->g;
   int table = model_param(m, "embed", "transformer.wte.weight", SHAPE(c->vocab, c->hidden), INIT_NORMAL);
   int positions = model_param(m, "positions", "transformer.wpe.weight", SHAPE(c->max_positions, c->hidden), INIT_NORMAL);
-  int x = add_positions(m, model_embed(m, table, model), positions);
+  int x = add_positions(m, model_rows(g, table, model->ids), positions, model);
   x = ir_unary(g, OP_KEEP, model_drop(m, x, m->batch->dropout.embedding));
   for (int64_t layer = 0; layer < c->layers; layer++) {
     const char *unit = arena_printf(g->arena, "layers.%lld", (long long)layer);

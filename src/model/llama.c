@@ -4,8 +4,6 @@
  * Report", 2024 (biases of q, k and v); "Qwen3 Technical Report", 2025 (norms of each head's q and k); Mixtral
  * (src/model/experts.c).  Names and layouts are those of the published checkpoints.  q, k, v and gate, up are declared side by
  * side, so that each group is one matrix product. */
-#include <math.h>
-
 #include "src/model/build.h"
 
 typedef struct Layer {
@@ -58,7 +56,7 @@ static int attention(const Layer *l, const ModelNodes *model, int x, int cosines
   }
   qk = model_rope(g, qk, cosines, sines);
   int q = ir_slice(g, qk, 2, 0, H), k = ir_slice(g, qk, 2, H, H + G);
-  int o = ir_attention(g, q, k, v, model->start, 1 / sqrt((double)D), l->layer >= c->window_from ? c->window : 0);
+  int o = model_attention(l->m, model, q, k, v, l->layer >= c->window_from ? c->window : 0);
   return product(l, ir_reshape(g, o, SHAPE(B * S, H * D)), &out, 1, c->attention_bias);
 }
 
@@ -80,9 +78,9 @@ void model_llama(ModelBuild *m, ModelNodes *model) {
   Graph *g = m->g;
   Shape norm = SHAPE(c->hidden), table = SHAPE(c->vocab, c->hidden);
   int embed = model_param(m, "embed", "model.embed_tokens.weight", table, INIT_NORMAL);
-  int x = model_drop(m, model_embed(m, embed, model), m->batch->dropout.embedding);
+  int x = model_drop(m, model_rows(g, embed, model->ids), m->batch->dropout.embedding);
   int cosines, sines;
-  model_rope_tables(m, model->start, &cosines, &sines);
+  model_rope_tables(m, model, &cosines, &sines);
   for (int64_t layer = 0; layer < c->layers; layer++) {
     Layer l = {m, arena_printf(g->arena, "layers.%lld", (long long)layer), layer};
     int outer = graph_enter(g, l.unit, SCOPE_BLOCK);

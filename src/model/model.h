@@ -45,12 +45,26 @@ typedef struct ModelDropout {
   double embedding, residual;
 } ModelDropout;
 
+/* Keys and values that generation keeps from program to program, of so many sequences (slots) and positions: Vars "cache/keys/N"
+ * and "cache/values/N" a block, of type dtype, which no program need have written before.
+ * FILL: the batch is one sequence, from its beginning on; all its keys and values go to the slot that the scalar "slot" (i32)
+ * names. Those behind its end are padding, which counts for nothing until it is written over. EXTEND: the batch is the next
+ * position of each slot; ids are called "next" (B), and "position" (B, i32) says where each is: at most L - 1.  It sees what was
+ * kept of the positions before it, and is kept. Neither has labels or order. */
+typedef enum ModelCacheUse { CACHE_NONE, CACHE_FILL, CACHE_EXTEND } ModelCacheUse;
+typedef struct ModelCache {
+  ModelCacheUse use;
+  int64_t slots, length; /* B, L */
+  DType dtype;
+} ModelCache;
+
 /* B sequences of S positions; T = B·S. */
 typedef struct ModelBatch {
   int64_t sequences, positions;
   int64_t head_rows; /* rows of logits alive at a time; 0: all T */
   bool segments;     /* a sequence may hold several: "start" says where each begins; else there is no such input */
   ModelDropout dropout;
+  ModelCache cache;
 } ModelBatch;
 
 /* What a model leaves in the graph.  Inputs are declared as Vars: "ids" i32 (T), "labels" i32 (T; negative: ignored),
@@ -58,9 +72,11 @@ typedef struct ModelBatch {
  * "dropout_keys" i64, a key a place where something is dropped (model_drop_name), and "first_sequence" i64, the number of the
  * batch's first sequence in its step: an element's draw is of its key and its place in the step's whole batch. */
 typedef struct ModelNodes {
-  int ids, labels, start, order;
-  int hidden; /* (T,C), normed: what the head multiplies */
-  int head;   /* (V,C) */
+  int ids, labels, start, order; /* labels, order: -1 with a cache */
+  int position;                  /* (B,S) i32: of each in its segment */
+  int slot;                      /* with a cache that is filled: which is; else -1 */
+  int hidden;                    /* (T,C), normed: what the head multiplies */
+  int head;                      /* (V,C) */
   int balance,
       router_z; /* scalars of routers (src/model/experts.c), means over this batch's tokens and all blocks; -1: no experts */
   int *params;  /* a LOAD a parameter, in the order of declaration */
@@ -77,6 +93,8 @@ ModelNodes model_build(Graph *g, const ModelConfig *config, const ModelBatch *ba
  * (a scalar, f32); z_sum (NULL: none): the sum of the squares of log sum exp(logits), which a z-loss keeps near 0.  Rows are split
  * into chunks of head_rows, each a SCOPE_CHUNK, so that full logits never exist. */
 void model_loss(Graph *g, const ModelNodes *model, const ModelBatch *batch, int *loss_sum, int *count, int *z_sum);
+/* The same of each position (T), 0 where nothing is counted. */
+int model_nll(Graph *g, const ModelNodes *model, const ModelBatch *batch);
 int model_logits(Graph *g, const ModelNodes *model); /* (T,V), for verify and generation */
 
 int64_t model_drops(const ModelConfig *config); /* places where something may be dropped */

@@ -49,14 +49,14 @@ void model_rope_frequencies(const ModelConfig *c, int64_t positions, double *fre
   }
 }
 
-/* A position counts from the start of its segment. */
-void model_rope_tables(ModelBuild *m, int start, int *cosines, int *sines) {
+/* A position counts from the start of its segment.  With a cache, stretching is as long as that is: turned keys stay as they are.
+ */
+void model_rope_tables(ModelBuild *m, const ModelNodes *model, int *cosines, int *sines) {
   Graph *g = m->g;
   int64_t B = m->batch->sequences, S = m->batch->positions, half = m->config->head_dim / 2;
   double *frequency = arena_array(g->arena, double, half);
-  model_rope_frequencies(m->config, S, frequency);
-  int position = ir_sub(g, ir_iota(g, DT_I32, SHAPE(B, S), 1), start);
-  int angle = ir_mul(g, ir_reshape(g, ir_cast(g, DT_F32, position), SHAPE(B, S, 1, 1)), ir_table(g, frequency, half));
+  model_rope_frequencies(m->config, m->batch->cache.use ? m->batch->cache.length : S, frequency);
+  int angle = ir_mul(g, ir_reshape(g, ir_cast(g, DT_F32, model->position), SHAPE(B, S, 1, 1)), ir_table(g, frequency, half));
   *cosines = ir_unary(g, OP_COS, angle);
   *sines = ir_unary(g, OP_SIN, angle);
   if (m->config->rope.kind != MODEL_ROPE_YARN || m->config->rope.attention_factor == 1) return;

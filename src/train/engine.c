@@ -27,9 +27,9 @@ struct Engine {
   EngineOptions options;
   StateTable *states;
   Job *job;
-  int micro[MICROS], update, replicas, eval, generate; /* programs; -1: none */
-  HostUpdate *host;                                    /* the part of the update that is the host's cores'; NULL: none is */
-  uint64_t *sort;                                      /* scratch of engine_batch */
+  int micro[MICROS], update, replicas, eval, score, fill, extend; /* programs; -1: none */
+  HostUpdate *host; /* the part of the update that is the host's cores'; NULL: none is */
+  uint64_t *sort;   /* scratch of engine_batch */
   Lap laps[LAPS];
   int64_t started, told; /* updates, and results that were given */
 };
@@ -111,9 +111,20 @@ static int add_eval(Engine *e) {
   return add_take(e, scratch, g, true, true, "eval");
 }
 
-static int add_generate(Engine *e) {
+static int add_score(Engine *e) {
   Arena *scratch = arena_open();
-  return add_take(e, scratch, graph_generate(scratch, &e->options.model, e->options.positions), true, true, "generate");
+  ModelBatch batch = batch_of(&e->options);
+  return add_take(e, scratch, graph_score(scratch, &e->options.model, &batch), true, true, "score");
+}
+
+static int add_generate(Engine *e, ModelCacheUse use, const char *name) {
+  Arena *scratch = arena_open();
+  const EngineOptions *o = &e->options;
+  bool fills = use == CACHE_FILL;
+  ModelBatch batch = {.sequences = fills ? 1 : o->slots,
+                      .positions = fills ? o->positions : 1,
+                      .cache = {use, o->slots, o->kept, o->choices.compute}};
+  return add_take(e, scratch, graph_generate(scratch, &o->model, &batch), true, true, name);
 }
 
 static void add_programs(Engine *e) {
@@ -126,7 +137,9 @@ static void add_programs(Engine *e) {
   e->update = o->train && wanted(e, "update") ? add_update(e) : -1;
   e->replicas = o->train && o->compare && wanted(e, "replicas") ? add_replicas(e) : -1;
   e->eval = o->eval && wanted(e, "eval") ? add_eval(e) : -1;
-  e->generate = o->generate && wanted(e, "generate") ? add_generate(e) : -1;
+  e->score = o->score && wanted(e, "score") ? add_score(e) : -1;
+  e->fill = o->generate && wanted(e, "fill") ? add_generate(e, CACHE_FILL, "fill") : -1;
+  e->extend = o->generate && wanted(e, "extend") ? add_generate(e, CACHE_EXTEND, "extend") : -1;
 }
 
 Engine *engine_open(Arena *arena, Dev *dev, Comm *comm, Mesh *mesh, const EngineOptions *options) {
@@ -168,6 +181,8 @@ StateRank engine_rank(const Engine *e) {
 }
 
 const Job *engine_job(const Engine *engine) { return engine->job; }
+
+int64_t engine_vocab(const Engine *engine) { return engine->options.model.vocab; }
 
 int engine_order(const Engine *e, int programs[ENGINE_STEP]) {
   const int all[] = {e->micro[ONLY], e->micro[FIRST], e->micro[MIDDLE], e->micro[LAST], e->update};
@@ -453,15 +468,31 @@ void engine_eval_result(Engine *e, double sums[2]) {
   sums[1] += eval[1];
 }
 
-const float *engine_next(Engine *e, const int32_t *ids, int64_t n) {
+const float *engine_score(Engine *e) {
+  job_run(e->job, e->score);
+  return job_var(e->job, "nll", NULL);
+}
+
+const float *engine_fill(Engine *e, int64_t slot, const int32_t *ids, int64_t n) {
   int64_t positions;
   int32_t *to = job_var(e->job, "ids", &positions);
-  CHECK(n >= 1 && n <= positions);
+  CHECK(n >= 1 && n <= positions && slot >= 0 && slot < e->options.slots);
   memcpy(to, ids, sizeof *to * (size_t)n);
   memset(to + n, 0, sizeof *to * (size_t)(positions - n));
   *(int32_t *)job_var(e->job, "row", NULL) = (int32_t)(n - 1);
-  job_run(e->job, e->generate);
+  *(int32_t *)job_var(e->job, "slot", NULL) = (int32_t)slot;
+  job_run(e->job, e->fill);
   return job_var(e->job, "logits", NULL);
+}
+
+const float *engine_extend(Engine *e, const int32_t *ids, const int32_t *positions) {
+  int64_t n;
+  int32_t *to = job_var(e->job, "next", &n);
+  memcpy(to, ids, sizeof *to * (size_t)n);
+  memcpy(job_var(e->job, "position", NULL), positions, sizeof *positions * (size_t)n);
+  for (int64_t i = 0; i < n; i++) CHECK(positions[i] >= 0 && positions[i] < e->options.kept);
+  job_run(e->job, e->extend);
+  return job_var(e->job, "next_logits", NULL);
 }
 
 const float *engine_logits(const Engine *e) { return job_var(e->job, "logits", NULL); }

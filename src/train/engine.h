@@ -23,9 +23,10 @@ typedef struct EngineOptions {
   DType moments;        /* F32 or BF16 */
   uint64_t seed;        /* of the draws by which moments are rounded */
   Choices choices;
-  bool compare;                       /* whether replicas can be compared */
-  bool train, eval, logits, generate; /* which programs there are; logits: of the micro-step, for verify */
-  bool interpreted;                   /* cpu.compiler: none */
+  bool compare;                              /* whether replicas can be compared */
+  bool train, eval, logits, score, generate; /* which programs there are; logits: of the micro-step, for verify */
+  int64_t slots, kept;       /* to generate: prompts at a time, of `positions` at most, and positions that are kept of each */
+  bool interpreted;          /* cpu.compiler: none */
   bool on_host;              /* memory.optimizer: host: units are updated there; moments, masters and gradients are there */
   const char *compiler;      /* for that; NULL: cc */
   const char *only;          /* a program's name: no other is compiled; NULL: all */
@@ -38,6 +39,7 @@ void engine_close(Engine *engine);
 const StateTable *engine_states(const Engine *engine);
 StateRank engine_rank(const Engine *engine); /* this rank's place among those that hold states */
 const Job *engine_job(const Engine *engine);
+int64_t engine_vocab(const Engine *engine); /* of a row of logits */
 /* The programs of a step in the order in which they run, those between the first and the last micro-step once; their number. */
 enum { ENGINE_STEP = 4 };
 int engine_order(const Engine *engine, int programs[ENGINE_STEP]);
@@ -117,8 +119,14 @@ const float *engine_hashes(Engine *engine);
 void engine_eval_start(Engine *engine);
 void engine_eval_result(Engine *engine, double sums[2]);
 
-/* The logits (V) behind the first n of ids; n <= positions.  Valid until the next call. */
-const float *engine_next(Engine *engine, const int32_t *ids, int64_t n);
+/* Of the batch: what each label costs in nats (sequences·positions), 0 where it is ignored.  All ranks.  Waits. */
+const float *engine_score(Engine *engine);
+
+/* The logits (V) behind a prompt of n ids, n <= positions, which takes the slot.  Valid until the next call. */
+const float *engine_fill(Engine *engine, int64_t slot, const int32_t *ids, int64_t n);
+/* The logits (slots,V) behind each slot's next id, which is at that position, less than `kept`.  A slot that nobody needs gets any
+ * id at position 0. */
+const float *engine_extend(Engine *engine, const int32_t *ids, const int32_t *positions);
 const float *engine_logits(const Engine *engine); /* (T,V) of the last micro-step */
 
 /* A parameter's gradient of the last step on every rank, times the nominal over the actual tokens (collective; whole: of

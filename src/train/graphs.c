@@ -13,9 +13,9 @@ static void carry_sum(Graph *g, const char *name, int value, bool first) {
   ir_store(g, name, first ? value : ir_add(g, ir_load(g, name), value));
 }
 
-static void output_logits(Graph *g, int logits) {
-  graph_var(g, (Var){.name = "logits", .class = VAR_OUTPUT, .dtype = DT_F32, .shape = graph_node(g, logits)->shape});
-  ir_store(g, "logits", logits);
+static void output(Graph *g, const char *name, int value) {
+  graph_var(g, (Var){.name = name, .class = VAR_OUTPUT, .dtype = DT_F32, .shape = graph_node(g, value)->shape});
+  ir_store(g, name, value);
 }
 
 static bool is_frozen(const StateTable *states, const char *param) {
@@ -35,7 +35,7 @@ Graph *graph_micro(Arena *arena, const ModelConfig *model, const ModelBatch *bat
     loss = ir_add(g, loss, ir_scale(g, z, o->z_loss));
   }
   carry_sum(g, "token_count", count, o->first);
-  if (o->logits) output_logits(g, model_logits(g, &nodes));
+  if (o->logits) output(g, "logits", model_logits(g, &nodes));
   if (o->nominal_tokens == 0) return g;
   int seed = ir_const(g, DT_F32, 1 / o->nominal_tokens);
   if (o->states->scaled) {
@@ -362,13 +362,24 @@ Graph *graph_eval(Arena *arena, const ModelConfig *model, const ModelBatch *batc
 }
 
 /* One row of the hidden state is picked by adding up all of them but with the others made zero. */
-Graph *graph_generate(Arena *arena, const ModelConfig *model, int64_t positions) {
-  Graph *g = graph_open(arena);
-  ModelNodes nodes = model_build(g, model, &(ModelBatch){.sequences = 1, .positions = positions});
-  Shape s = graph_node(g, nodes.hidden)->shape;
+static int pick_row(Graph *g, int x) {
   scalar_var(g, "row", VAR_INPUT, DT_I32);
-  int wanted = ir_binary(g, OP_EQ, ir_iota(g, DT_I32, s, 0), ir_load(g, "row"));
-  nodes.hidden = ir_reduce(g, OP_SUM, ir_select(g, wanted, nodes.hidden, ir_const(g, DT_F32, 0)), 0);
-  output_logits(g, model_logits(g, &nodes));
+  int wanted = ir_binary(g, OP_EQ, ir_iota(g, DT_I32, graph_node(g, x)->shape, 0), ir_load(g, "row"));
+  return ir_reduce(g, OP_SUM, ir_select(g, wanted, x, ir_const(g, DT_F32, 0)), 0);
+}
+
+Graph *graph_generate(Arena *arena, const ModelConfig *model, const ModelBatch *batch) {
+  Graph *g = graph_open(arena);
+  ModelNodes nodes = model_build(g, model, batch);
+  bool fills = batch->cache.use == CACHE_FILL;
+  if (fills) nodes.hidden = pick_row(g, nodes.hidden);
+  output(g, fills ? "logits" : "next_logits", model_logits(g, &nodes));
+  return g;
+}
+
+Graph *graph_score(Arena *arena, const ModelConfig *model, const ModelBatch *batch) {
+  Graph *g = graph_open(arena);
+  ModelNodes nodes = model_build(g, model, batch);
+  output(g, "nll", model_nll(g, &nodes, batch));
   return g;
 }

@@ -13,9 +13,9 @@
  *   loss_scale, scale_age   states, where the loss is scaled: what it is multiplied by, and the updates since that changed
  *   metrics                 output of the update: METRIC_… below; the same on all ranks
  *   eval                    output of an evaluation: its loss sum and token count, summed over ranks
- *   logits                  output: (T,V) of verify's program, (1,V) of the generation program
- *   replicas                output: a hash of each row that several ranks hold
- *   row                     input of the generation program: which position's logits */
+ *   logits                  output: (T,V) of verify's program; (1,V) of what fills a cache, which takes the position's number in
+ * "row" next_logits             output: (B,V) of what extends a cache nll                     output: (T) of what scores replicas
+ * output: a hash of each row that several ranks hold */
 #ifndef TRAIN_GRAPHS_H
 #define TRAIN_GRAPHS_H
 
@@ -69,6 +69,10 @@ Graph *graph_replicas(Arena *arena, const StateTable *table);
 /* Sums of all ranks.  shard, replicate: as in UpdateOptions. */
 Graph *graph_eval(Arena *arena, const ModelConfig *model, const ModelBatch *batch, const StateTable *states, int shard,
                   int replicate);
-Graph *graph_generate(Arena *arena, const ModelConfig *model, int64_t positions);
+/* By the batch's cache (ModelCache): a prompt fills it, and gives the logits of the position that "row" names; or it is extended,
+ * and gives all slots'. */
+Graph *graph_generate(Arena *arena, const ModelConfig *model, const ModelBatch *batch);
+/* What each label costs, in nats; 0 where it is ignored. */
+Graph *graph_score(Arena *arena, const ModelConfig *model, const ModelBatch *batch);
 
 #endif

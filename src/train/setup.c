@@ -12,6 +12,10 @@
 #include "io/names.h"
 #include "src/report/human.h"
 
+const char setup_plain_run[] =
+    "hpctrain: 1\nrun: {name: plain, folder: .}\ndata: {train: none.bin}\n"
+    "train: {seq_len: 2, duration: 1 steps, global_batch_size: 1 sequences, lr: 1e-3, schedule: constant}\n";
+
 static const ModelRope ropes[ROPE_KINDS] = {[ROPE_DEFAULT] = MODEL_ROPE_DEFAULT,
                                             [ROPE_LINEAR] = MODEL_ROPE_LINEAR,
                                             [ROPE_DYNAMIC] = MODEL_ROPE_DYNAMIC,

@@ -8,6 +8,9 @@
 #include "src/train/engine.h"
 #include "src/train/groups.h"
 
+/* A run file for what only asks a model; the model is for words of the shell. */
+extern const char setup_plain_run[];
+
 /* The model that the run file names: preset, config.json, Hugging Face folder or shape; sequences longer than it is made for
  * are an input error.  Fields of a config.json that were not understood are noted in warnings, a line each. */
 ModelConfig setup_model(Arena *arena, const Config *c, Text *warnings);

@@ -1,6 +1,6 @@
 #!/bin/bash
 # SPDX-License-Identifier: Apache-2.0
-# hpctrain generate: the same text for the same seed from a run or a step, of any length, without MPI.
+# hpctrain generate: the same text for the same seed, alone and beside others, from a run, a step or a Hugging Face folder, without MPI.
 . "$(dirname "$0")/../check.sh"
 . "$(dirname "$0")/train_case.sh"
 
@@ -39,13 +39,74 @@ test_the_seed_makes_the_text() {
   cmp out greedy
 }
 
-test_a_long_text_slides_the_window() {
+test_a_text_goes_on_behind_the_positions() {
   local window=0123456789abcdef
   make_run
   generate run --prompt "$window" --tokens 50 --temperature 0
-  mv out short
-  generate run --prompt "what is before the window does not count $window" --tokens 50 --temperature 0
-  expect_equal "$(sed "s/.*$window//" out | head -c 50)" "$(sed "s/.*$window//" short | head -c 50)"
+  expect_err "^note .*1 text is longer than the model's 16 positions: it saw the last 8 or more"
+  mv out long
+  generate run --prompt "${window:8}" --tokens 50 --temperature 0 --prompt "$window"
+  tail -n 1 out | cmp - long
+  expect_run 2 "$hpctrain" generate run --prompt fine --prompt "${window}g"
+  expect_err 'error: --prompt: the prompt "0.*g" has 17 tokens, the model is made for 16 positions'
+}
+
+# What prompts.txt asks for, one after the other and together; draws are of prompt and seed alone.
+test_a_batch_says_what_each_prompt_alone_does() {
+  local line
+  make_run
+  printf 'The \nA longer one \n\nx\nThe \n' > prompts.txt
+  printf '"The "\n{"prompt": "A longer one ", "label": 3}\n"x"\n"The "\n' > prompts.jsonl
+  generate run --prompts prompts.txt --tokens 20 --top-k 40 --top-p 0.9 --seed 3 --json
+  mv out together
+  expect_equal "$(wc -l < together)" 4
+  for line in 'The ' 'A longer one ' 'x'; do
+    generate run --prompt "$line" --tokens 20 --top-k 40 --top-p 0.9 --seed 3 --json
+    cat out
+  done > alone
+  head -n 3 together | cmp - alone
+  [ "$(sed -n 1p together)" != "$(sed -n 4p together)" ]
+  generate run --prompts prompts.jsonl --tokens 20 --top-k 40 --top-p 0.9 --seed 3 --json --batch 3
+  cmp out together
+}
+
+test_few_tokens_may_come() {
+  make_run
+  generate run --prompt 'The ' --tokens 30 --temperature 0
+  mv out greedy
+  generate run --prompt 'The ' --tokens 30 --temperature 2 --top-k 1
+  cmp out greedy
+  generate run --prompt 'The ' --tokens 30 --temperature 2 --top-p 1e-6
+  cmp out greedy
+}
+
+test_a_stop_ends_the_text_before_it() {
+  local text
+  make_run
+  generate run --prompt 'The ' --tokens 30 --temperature 0
+  text=$(tr -d '\n' < out)
+  generate run --prompt 'The ' --tokens 30 --temperature 0 --stop "${text:8:3}" --stop 'never said'
+  [ "$(wc -c < out)" -lt 31 ]
+  case $text in "$(tr -d '\n' < out)"*) ;; *) return 1 ;; esac
+}
+
+test_a_hugging_face_folder_speaks_on_either_kind_of_memory() {
+  local golden=$srcdir/test/golden/mistral-window
+  generate "$golden" --prompt 'Once more' --prompt b --tokens 25 --temperature 0 --json data.tokenizer=bytes cpu.threads=1
+  mv out cpu
+  generate "$golden" --prompt 'Once more' --prompt b --tokens 25 --temperature 0 --json data.tokenizer=bytes cpu.threads=1 device.kind=apart
+  cmp out cpu
+  expect_run 2 "$hpctrain" generate "$golden" --prompt x
+  expect_err 'generate wants text, and no tokenizer is known of .*mistral-window'
+  cp -r "$golden" copy
+  local end
+  end=$(sed 's/.*"ids": \[\([0-9]*\), \([0-9]*\), \([0-9]*\),.*/\3/;q' cpu)
+  printf '{"eos_token_id": [300, %s]}\n' "$end" > copy/generation_config.json
+  generate copy --prompt 'Once more' --tokens 25 --temperature 0 --json data.tokenizer=bytes cpu.threads=1
+  expect_equal "$(grep -c '"end": "end", "tokens": [012],' out)" 1
+  printf '{"eos_token_id": "two"}\n' > copy/generation_config.json
+  expect_run 2 "$hpctrain" generate copy --prompt x data.tokenizer=bytes
+  expect_err 'generation_config.json: eos_token_id is no id'
 }
 
 test_the_interpreter_says_the_same() {
@@ -73,7 +134,7 @@ test_a_damaged_step_is_passed_over() {
 test_what_cannot_be_spoken_is_an_error() {
   make_run
   expect_run 2 "$hpctrain" generate run data.tokenizer=none
-  expect_err 'the run knows no tokenizer'
+  expect_err 'no tokenizer is known of run/checkpoints/step-00000004'
   expect_run 2 "$hpctrain" generate nowhere
   expect_err 'nowhere'
   expect_err '^help: '
@@ -81,6 +142,19 @@ test_what_cannot_be_spoken_is_an_error() {
   expect_run 2 "$hpctrain" generate run --tokens many
   expect_run 2 "$hpctrain" generate run --temperature -1
   expect_run 2 "$hpctrain" generate run --tokens
+  expect_run 2 "$hpctrain" generate run --top-p 0
+  expect_run 2 "$hpctrain" generate run --stop ''
+  expect_run 2 "$hpctrain" generate run --prompts nowhere
+  expect_err 'nowhere: No such file'
+  printf '"fine"\n\n{"text": 3}\n' > bad.jsonl
+  expect_run 2 "$hpctrain" generate run --prompts bad.jsonl
+  expect_err 'bad.jsonl:3: no prompt'
+  printf '"fine"\n{"text\n' > bad.jsonl
+  expect_run 2 "$hpctrain" generate run --prompts bad.jsonl
+  expect_err 'bad.jsonl:2: no JSON'
+  printf '\n' > empty.txt
+  expect_run 2 "$hpctrain" generate run --prompts empty.txt
+  expect_err 'empty.txt: no prompt is there'
   expect_run 2 "$hpctrain" generate run --colour
   expect_err "what is '--colour'"
   expect_run 2 "$hpctrain" generate run train.lr=0.1

@@ -72,9 +72,11 @@ static void add_preset(CudaKernels *kernels, const char *preset, int64_t positio
   o.train = o.eval = true;
   add_programs(kernels, &o, 5);
   o.train = o.eval = false;
-  o.generate = true;
+  o.generate = o.score = true;
   o.sequences = 1;
-  add_programs(kernels, &o, 1);
+  o.slots = 3;
+  o.kept = o.model.max_positions;
+  add_programs(kernels, &o, 3);
 }
 
 static void expect_compiled_for_all_take(CudaKernels *kernels) {

@@ -167,6 +167,8 @@ TEST(every_program_of_a_model_is_sound) {
     if (i % 8 == 0) { /* whose batch is another */
       o.train = o.eval = false;
       o.generate = true;
+      o.slots = 1 + i % 3;
+      o.kept = 2 * o.positions;
     }
     Plan p = plan_open(o, ranks[i / 3 % 4], i & 1 ? shards[i / 3 % 4] : 1);
     for (int k = 0; k < p.compiled.n; k++) expect_sound(p.compiled.program[k], p.compiled.name[k], i, 1.1);
