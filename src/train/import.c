@@ -134,6 +134,16 @@ static ModelConfig model_of(Arena *arena, const char *from, Text *warnings) {
   return setup_model_from_hf(&hf);
 }
 
+/* It is carried along all the same: whoever trains or generates asks again. */
+static void look_at_tokenizer(const char *from, int64_t vocab, Text *warnings) {
+  Tokenizer *t;
+  if (!tokenizer_is_there(from) || !try_tokenizer_open(from, NULL, &t, NULL)) return;
+  if (tokenizer_vocab(t) > vocab)
+    text_printf(warnings, "%s has %lld ids, the model's vocabulary %lld: some have no row of the embedding\n", tokenizer_path(t),
+                (long long)tokenizer_vocab(t), (long long)vocab);
+  tokenizer_close(t);
+}
+
 static void refuse_used(Arena *arena, const char *to) {
   int n;
   ckpt_list(arena, to, &n);
@@ -156,6 +166,7 @@ Imported import_folder(Arena *arena, Comm *comm, const char *from, const char *t
   refuse_used(arena, to);
   comm_barrier(comm); /* everybody has looked before anybody writes */
   ModelConfig model = model_of(arena, from, warnings);
+  if (comm_rank(comm) == 0) look_at_tokenizer(from, model.vocab, warnings);
   ModelFolder *folder = model_folder_open(from);
   comm_agree(comm, model_folder_hash(folder), "the files that are imported");
   weights_check_head(weights_open(arena, folder, NULL, members_named(arena, &model)), comm);

@@ -202,6 +202,15 @@ test_bad_folders_are_named() {
   # another model's shape
   sed -i 's/"intermediate_size": 176/"intermediate_size": 160/' m/config.json
   refused "mlp.*is 64x176, the model's config wants 64x160|is 176x64, the model's config wants 160x64" import m x
+  # tensors that are missing, or that the model has none of
+  sed -i 's/"intermediate_size": 160/"intermediate_size": 176/; s/"num_hidden_layers": 2/"num_hidden_layers": 3/' m/config.json
+  refused "^error: m has no tensor 'model\.layers\.2\.[a-z_.]+', which the model needs \(nor 8 more\)" import m x
+  sed -i 's/"num_hidden_layers": 3/"num_hidden_layers": 1/' m/config.json
+  refused "^error: m/model\.safetensors: the model has no tensor 'model\.layers\.1\.[a-z_.]+' \(nor 8 more\)" import m x
+  rm -r m
+  copy_model llama3-gqa-tied
+  sed -i 's/"tie_word_embeddings": true/"tie_word_embeddings": false/' m/config.json
+  refused "^error: m has no tensor 'lm_head\.weight', which the model needs" import m x
   # shards
   cp -r shards bad
   truncate -s -1 bad/model-00002-of-00002.safetensors
@@ -211,6 +220,15 @@ test_bad_folders_are_named() {
   sed -i 's|model-00002-of|../shards/model-00002-of|' bad/model.safetensors.index.json
   refused "is not the name of a file beside it" import bad x
   [ ! -e x ]
+}
+
+test_a_tokenizer_larger_than_the_vocabulary_is_told() {
+  copy_model llama2
+  cp "$golden/tokenizers/gpt2-style.json" m/tokenizer.json
+  hf 2 import m ckpt
+  expect_err '^warn +m/tokenizer.json has 1024 ids, the model.s vocabulary 320'
+  hf 0 export ckpt out.hf
+  diff -r m out.hf
 }
 
 # add_masks TYPE BYTES: of GPT-2's folder ./m, a causal mask of 4 x 4 in each layer, and a number of 16 bits.

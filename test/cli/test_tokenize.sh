@@ -213,7 +213,9 @@ test_a_tokenizer_that_does_not_suit_is_an_error() {
   "$hpctrain" tokenize --tokenizer "$golden/gpt2-style.json" --lines text --out other > log
   expect_run 2 "$hpctrain" plan t.yaml data.train=other-00000.bin
   expect_err 'other-00000.bin was made with another tokenizer than .*llama3-style.json'
-  expect_run 2 mpi 2 "$hpctrain" t.yaml data.tokenizer="$golden/sp-bpe.model" model.vocab_size=1023 data.train=text
+  "$hpctrain" tokenize bytes.bin text > log
+  expect_run 2 mpi 2 "$hpctrain" t.yaml data.tokenizer="$golden/sp-bpe.model" model.vocab_size=1023 data.train=bytes.bin
+  expect_err 'sp-bpe.model has 1024 ids, but the model.s vocabulary 1023'
   expect_run 2 "$hpctrain" t.yaml data.train=text
   expect_err 'text is text, no token file'
   expect_err 'hpctrain tokenize --tokenizer T text --out PREFIX'
