@@ -93,6 +93,12 @@ const GpuRow gpu_rows[GPU_ROWS] = {
     [GPU_ATTENTION_GRAD_PLAIN] = {"attention_grad", "plain", true, true, false, none},
     [GPU_EMBEDDING_PLAIN] = {"embedding", "plain", true, true, false, none},
     [GPU_EMBEDDING_GRAD_PLAIN] = {"embedding_grad", "plain", true, true, false, none},
+    [GPU_ROUTE_PLAIN] = {"route", "plain", true, true, false, none},
+    [GPU_TAKE_PLAIN] = {"take", "plain", true, true, false, none},
+    [GPU_GROUPED_MMA] = {"grouped", "mma", true, true, false, none},
+    [GPU_GROUPED_PLAIN] = {"grouped", "plain", true, true, false, none},
+    [GPU_GROUPED_GRAD_MMA] = {"grouped_grad", "mma", true, true, false, none},
+    [GPU_GROUPED_GRAD_PLAIN] = {"grouped_grad", "plain", true, true, false, none},
 };
 
 bool gpu_adds_bias(void) {

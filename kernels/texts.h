@@ -11,7 +11,8 @@ extern const char text_matmul[];
 extern const char text_attention[];
 extern const char text_attention_grad[];
 extern const char text_attention_tiles[];
-extern const char text_fill[];  /* CUDA C */
-extern const char text_plain[]; /* CUDA C */
+extern const char text_experts[]; /* CUDA C, behind text_plain */
+extern const char text_fill[];    /* CUDA C */
+extern const char text_plain[];   /* CUDA C */
 
 #endif

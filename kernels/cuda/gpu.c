@@ -8,6 +8,7 @@
 #include "src/dev/dev.h"
 
 #define PLAIN(op) plain_##op##_prepare, plain_run, plain_release, NULL
+#define MMA(op) mma_##op##_prepare, plain_run, plain_release, NULL
 #define CUDNN(op) cudnn_##op##_prepare, cudnn_attention_run, cudnn_attention_release, cudnn_attention_tell
 
 static const GpuImpl impls[GPU_ROWS] = {
@@ -20,6 +21,12 @@ static const GpuImpl impls[GPU_ROWS] = {
     {&gpu_rows[GPU_ATTENTION_GRAD_PLAIN], PLAIN(attention_grad)},
     {&gpu_rows[GPU_EMBEDDING_PLAIN], PLAIN(embedding)},
     {&gpu_rows[GPU_EMBEDDING_GRAD_PLAIN], PLAIN(embedding_grad)},
+    {&gpu_rows[GPU_ROUTE_PLAIN], PLAIN(route)},
+    {&gpu_rows[GPU_TAKE_PLAIN], PLAIN(take)},
+    {&gpu_rows[GPU_GROUPED_MMA], MMA(grouped)},
+    {&gpu_rows[GPU_GROUPED_PLAIN], PLAIN(grouped)},
+    {&gpu_rows[GPU_GROUPED_GRAD_MMA], MMA(grouped_grad)},
+    {&gpu_rows[GPU_GROUPED_GRAD_PLAIN], PLAIN(grouped_grad)},
 };
 
 const GpuImpl *gpu_impl(const char *op, int i) {
@@ -28,7 +35,11 @@ const GpuImpl *gpu_impl(const char *op, int i) {
   return NULL;
 }
 
-const char *gpu_plain_text(void) { return text_plain; }
+const char *gpu_plain_text(void) {
+  static Text text;
+  if (!text.n) text_printf(&text, "%s%s", text_plain, text_experts);
+  return text.at;
+}
 
 const char *gpu_libraries(void) {
   static char text[96];

@@ -6,9 +6,9 @@
  * Running enqueues on a stream and neither allocates, waits nor reads device memory from the host, so that it can be
  * captured in a CUDA graph.
  *
- * Types, where big.h says float32: a, b, bias, q, k, v, o, do, dq, dk, dv, table, out, dout are BF16, F16 or F32, all of one
- * type in a call; c and dtable may be F32 beside 16-bit operands; lse is F32.  Arithmetic is in float32 in every row.
- * attention's `start` may be absent (rank 0): then each sequence is one segment. */
+ * Types, where big.h says float32: a, b, bias, q, k, v, o, do, dq, dk, dv, table, x, w, out, dout are BF16, F16 or F32, all of one
+ * type in a call; c, dtable and grouped_grad's out may be F32 beside 16-bit operands; lse and scores are F32.  Arithmetic is in
+ * float32 in every row. attention's `start` may be absent (rank 0): then each sequence is one segment. */
 #ifndef KERNELS_CUDA_GPU_H
 #define KERNELS_CUDA_GPU_H
 
@@ -51,6 +51,12 @@ enum {
   GPU_ATTENTION_GRAD_PLAIN,
   GPU_EMBEDDING_PLAIN,
   GPU_EMBEDDING_GRAD_PLAIN,
+  GPU_ROUTE_PLAIN,
+  GPU_TAKE_PLAIN,
+  GPU_GROUPED_MMA,
+  GPU_GROUPED_PLAIN,
+  GPU_GROUPED_GRAD_MMA,
+  GPU_GROUPED_GRAD_PLAIN,
   GPU_ROWS
 };
 extern const GpuRow gpu_rows[GPU_ROWS];

@@ -12,7 +12,7 @@ struct View {
 };
 
 struct Numbers {
-  long long n;
+  long long n, m;
   float f;
 };
 

@@ -30,6 +30,12 @@ bool plain_attention_prepare(const GpuTools *tools, const BigCall *call, void **
 bool plain_attention_grad_prepare(const GpuTools *tools, const BigCall *call, void **plan, size_t *workspace, Why *why);
 bool plain_embedding_prepare(const GpuTools *tools, const BigCall *call, void **plan, size_t *workspace, Why *why);
 bool plain_embedding_grad_prepare(const GpuTools *tools, const BigCall *call, void **plan, size_t *workspace, Why *why);
+bool plain_route_prepare(const GpuTools *tools, const BigCall *call, void **plan, size_t *workspace, Why *why);
+bool plain_take_prepare(const GpuTools *tools, const BigCall *call, void **plan, size_t *workspace, Why *why);
+bool plain_grouped_prepare(const GpuTools *tools, const BigCall *call, void **plan, size_t *workspace, Why *why);
+bool plain_grouped_grad_prepare(const GpuTools *tools, const BigCall *call, void **plan, size_t *workspace, Why *why);
+bool mma_grouped_prepare(const GpuTools *tools, const BigCall *call, void **plan, size_t *workspace, Why *why);
+bool mma_grouped_grad_prepare(const GpuTools *tools, const BigCall *call, void **plan, size_t *workspace, Why *why);
 void plain_run(void *plan, const BigCall *call, cudaStream_t stream);
 void plain_release(void *plan);
 

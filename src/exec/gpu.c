@@ -66,6 +66,7 @@ static const char *key_of(Job *job, const char *op, const Step *step, const BigC
   for (int i = 0; i < step->nin; i++) key_view(&key, &call->in[i]);
   text_printf(&key, " to");
   for (int i = 0; i < step->nout; i++) key_view(&key, &call->out[i]);
+  if (call->n[1]) text_printf(&key, " m%lld", (long long)call->n[1]);
   text_printf(&key, " n%lld f%s workspace %zu", (long long)call->n[0], num_double(call->f, factor), workspace);
   const char *copy = arena_strdup(job->arena, key.at);
   text_close(&key);
