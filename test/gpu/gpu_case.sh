@@ -12,7 +12,7 @@ most=$((gpus < 4 ? gpus : 4)) failed=0
 each=$([ "$most" -gt 1 ] && echo "1 $most" || echo 1)
 work=$(mktemp -d) && cd "$work" || exit 3
 trap 'rm -rf "$work"' EXIT
-models="llama2 llama3-gqa-tied llama-headdim qwen2 qwen3 mistral-window gpt2"
+models="llama2 llama3-gqa-tied llama-headdim qwen2 qwen3 mistral-window gpt2 mixtral"
 hpctrain=$folder/hpctrain
 
 verdict() { # STATUS NAME: what came out follows where it is a failure; where not, lines "told …" do
