@@ -137,15 +137,21 @@ void tokens_writer_add(TokensWriter *w, const int32_t *ids, int64_t n) {
   }
 }
 
+static void open_marks(TokensWriter *w) {
+  if (w->marks_fd < 0) w->marks_fd = open(w->marks_aside, O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC, 0666);
+  if (w->marks_fd < 0) fail_write(w, errno);
+}
+
 void tokens_writer_add_marked(TokensWriter *w, const int32_t *ids, const uint8_t *marks, int64_t n) {
   CHECK(w->n == 0 || w->marks_fd >= 0);
-  if (w->marks_fd < 0) w->marks_fd = open(w->marks_aside, O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC, 0666);
-  if (w->marks_fd < 0 || !fd_write_at(w->marks_fd, marks, (size_t)n, w->n)) fail_write(w, errno);
+  open_marks(w);
+  if (!fd_write_at(w->marks_fd, marks, (size_t)n, w->n)) fail_write(w, errno);
   tokens_writer_add(w, ids, n);
 }
 
 /* Marks that are there already would be taken for this file's. */
-static void close_marks(const TokensWriter *w) {
+static void close_marks(TokensWriter *w) {
+  if (w->note.marked) open_marks(w); /* of no ids, perhaps */
   if (w->marks_fd >= 0) {
     if (fsync(w->marks_fd) || close(w->marks_fd) || rename(w->marks_aside, w->marks)) fail_write(w, errno);
   } else if (!access(w->marks, F_OK)) {

@@ -11,6 +11,7 @@
 #include "src/cmd/cmd.h"
 #include "src/comm/comm.h"
 #include "src/report/human.h"
+#include "src/train/chat.h"
 #include "src/train/data.h"
 #include "src/train/setup.h"
 
@@ -21,6 +22,7 @@ typedef struct Bench {
   Comm *comm;
   const Config *config;
   Batch batch;
+  const char *aside; /* the folder of its conversations' token files; NULL: there is none */
   Data *data;
   DataRoom room;
   int32_t *ids, *labels, *starts; /* of a pass */
@@ -43,8 +45,9 @@ static void open_data(Bench *b, Found *f) {
   const Config *c = b->config;
   Text warnings = {0};
   int64_t vocab = setup_model(b->arena, c, &warnings).vocab;
+  const ChatFiles *made = chat_files_aside(b->arena, c, vocab, &b->aside);
   double begin = clock_seconds();
-  b->data = data_open(b->arena, c, NULL, vocab);
+  b->data = data_open(b->arena, c, made, vocab);
   f->open = clock_seconds() - begin;
   Tokenizer *t = data_tokenizer(b->data, c, vocab, &warnings);
   data_set_end(b->data, c, vocab, t ? tokenizer_special(t, TOKENIZER_EOS) : -1);
@@ -138,6 +141,7 @@ int cmd_bench(int argc, char **argv) {
   comm_gather(b.comm, &mine, sizeof mine, all);
   if (comm_rank(b.comm) == 0) tell(&b, all);
   data_close(b.data);
+  chat_files_drop(b.aside);
   comm_close(b.comm);
   arena_close(b.arena);
   return 0;

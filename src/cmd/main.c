@@ -31,12 +31,16 @@ const Command commands[] = {
      "and no GPU",
      false, cmd_plan},
     {"tokenize", "before",
-     "--tokenizer T INPUT ... --out PREFIX [--field NAME] [--lines] [--bos] [--no-eos] [--threads N] [--shards N] | --tokenizer T "
+     "--tokenizer T INPUT ... --out PREFIX [--chat TEMPLATE [--train-on-inputs]] [--field NAME] [--lines] [--bos] [--no-eos] "
+     "[--threads N] [--shards N] | --tokenizer T "
      "--print [--add-special-tokens] | OUT.bin TEXT ...",
      "makes token files of text files, *.jsonl files (their field NAME, by default text) and folders, each document with the "
      "tokenizer's end token behind it; goes on where it was stopped; T is a tokenizer.json, a *.model, a *.tiktoken (with "
      "--pattern "
      "FAMILY or a regular expression where it is not known), a folder with one, or bytes; --lines: a line of text is a document; "
+     "--chat: JSON lines are conversations (messages of role and content, conversations of from and value, or prompt and "
+     "completion) and written as TEMPLATE has it (--chat list names them), with marks beside that say what counts: answers, with "
+     "--train-on-inputs all; "
      "--print: JSON strings on standard input, one a line, become arrays of ids; OUT.bin TEXT: a token a byte, - is standard input",
      true, cmd_tokenize},
     {"detokenize", "before", "--tokenizer T", "JSON arrays of ids on standard input, one a line, become JSON strings", false,

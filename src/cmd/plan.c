@@ -11,6 +11,7 @@
 
 #include "src/cmd/cmd.h"
 #include "src/report/human.h"
+#include "src/train/chat.h"
 #include "src/train/data.h"
 #include "src/train/weights.h"
 
@@ -53,7 +54,9 @@ static void check_data(const Prospect *p) {
            config_total_steps(c, 1));
     return;
   }
-  Data *data = data_open(p->arena, c, NULL, p->model.vocab);
+  const char *aside;
+  const ChatFiles *made = chat_files_aside(p->arena, c, p->model.vocab, &aside);
+  Data *data = data_open(p->arena, c, made, p->model.vocab);
   Text warnings = {0};
   Tokenizer *t = data_tokenizer(data, c, p->model.vocab, &warnings);
   if (warnings.n) fprintf(stderr, "warn   %s", warnings.at);
@@ -78,6 +81,7 @@ static void check_data(const Prospect *p) {
   if (t) printf("       %s, %" PRId64 " ids of the model's %" PRId64 "\n", tokenizer_path(t), tokenizer_vocab(t), p->model.vocab);
   tokenizer_close(t);
   data_close(data);
+  chat_files_drop(aside);
 }
 
 static void check_weights(const Prospect *p) {

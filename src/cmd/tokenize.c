@@ -14,10 +14,11 @@
 #include "src/base/fail.h"
 #include "src/cmd/cmd.h"
 #include "src/cmd/tokenize.h"
+#include "src/report/human.h"
 
 static const char usage[] =
     "usage: hpctrain tokenize OUT.bin TEXT ...   (bytes; - is standard input), or\n"
-    "      hpctrain tokenize --tokenizer T INPUT ... --out PREFIX, or hpctrain tokenize --tokenizer T --print";
+    "      hpctrain tokenize --tokenizer T INPUT ... --out PREFIX [--chat TEMPLATE], or hpctrain tokenize --tokenizer T --print";
 
 static void add_file(TokensWriter *out, const char *path, int64_t count[256]) {
   unsigned char bytes[65536];
@@ -80,8 +81,8 @@ static int32_t role(const Tokenizer *t, TokenizerRole which, const char *what, c
 }
 
 typedef struct Words {
-  const char *tokenizer, *pattern, *out, *field;
-  bool print, special, bos, no_eos, lines;
+  const char *tokenizer, *pattern, *out, *field, *chat;
+  bool print, special, bos, no_eos, lines, inputs;
   int threads, shards;
 } Words;
 
@@ -90,6 +91,8 @@ static Words take_words(int *argc, char **argv) {
              .pattern = words_take(argc, argv, "--pattern"),
              .out = words_take(argc, argv, "--out"),
              .field = words_take(argc, argv, "--field"),
+             .chat = words_take(argc, argv, "--chat"),
+             .inputs = words_take_flag(argc, argv, "--train-on-inputs"),
              .threads = words_take_number(argc, argv, "--threads", 0),
              .shards = words_take_number(argc, argv, "--shards", 0),
              .print = words_take_flag(argc, argv, "--print"),
@@ -102,31 +105,80 @@ static Words take_words(int *argc, char **argv) {
   return w;
 }
 
+static void tell(const TokenizeOptions *o, const TokenizeMade *m) {
+  char size[HUMAN_TEXT], documents[HUMAN_TEXT], tokens[HUMAN_TEXT];
+  printf("data   %s in %d file%s; %s tokens, %.2f bytes each", human_bytes(m->nbytes, size), m->files, m->files > 1 ? "s" : "",
+         human_count((double)m->tokens, tokens), m->nbytes / (double)(m->tokens ? m->tokens : 1));
+  if (m->documents) printf("; %s documents in %.1f s", human_count((double)m->documents, documents), m->seconds);
+  printf("\nends   ");
+  if (o->bos >= 0) printf("%d before and ", o->bos);
+  if (o->chat)
+    printf("of the chat template %s; marks beside say where conversations begin and what of them counts\n", o->chat_name);
+  else if (o->eos >= 0)
+    printf("%d behind each document\n", o->eos);
+  else
+    printf("none behind documents\n");
+  printf("wrote  %s", m->first);
+  if (m->shards > 1) printf(" … %s", m->last);
+  printf(", uint%d", 8 * m->width);
+  if (m->kept) printf("; %" PRId64 " of %d were there", m->kept, m->shards);
+  printf("\n");
+}
+
+/* A conversation's ends are its template's. */
+static Chat *open_chat(const Words *w, const Tokenizer *t) {
+  Chat *chat = NULL;
+  Why why;
+  if (w->inputs && !w->chat) fail(FAIL_INPUT, "--train-on-inputs is for --chat: of texts all tokens count");
+  if (w->chat && (w->field || w->bos || w->no_eos || w->lines))
+    fail(FAIL_INPUT, "--chat has its own way with fields, lines and ends\nhelp: leave --field, --bos, --no-eos and --lines out");
+  if (w->chat && !try_chat_open(t, w->chat, w->inputs, &chat, &why)) fail(FAIL_INPUT, "--chat: %s", why.text);
+  return chat;
+}
+
 /* Bytes have no token to end a document with, so theirs follow one another. */
 static int files(const Words *w, const Tokenizer *t, int argc, char **argv) {
   bool bytes = !strcmp(tokenizer_kind(t), "bytes");
-  TokenizeOptions o = {
-      .out = w->out, .field = w->field ? w->field : "text", .bos = -1, .eos = -1, .lines = w->lines, .shards = w->shards};
+  TokenizeOptions o = {.out = w->out,
+                       .field = w->field ? w->field : "text",
+                       .chat_name = w->chat,
+                       .inputs = w->inputs,
+                       .bos = -1,
+                       .eos = -1,
+                       .lines = w->lines,
+                       .shards = w->shards};
   if (!w->out || !*w->out) fail(FAIL_INPUT, "--out is wanted: how the names of the token files begin\nhelp: %s", usage);
   if (w->special)
     fail(FAIL_INPUT, "--add-special-tokens is for --print\nhelp: --bos and --no-eos say what documents begin and end with");
   if (argc < 2) fail(FAIL_INPUT, "text files, *.jsonl files or folders are wanted\nhelp: %s", usage);
+  Chat *chat = open_chat(w, t);
+  o.chat = chat;
   if (w->bos) o.bos = role(t, TOKENIZER_BOS, "token that begins a text", "leave --bos out");
-  if (!w->no_eos && !bytes)
+  if (!w->no_eos && !bytes && !chat)
     o.eos = role(t, TOKENIZER_EOS, "token that ends a document", "--no-eos lets documents follow one another");
   Comm *comm = comm_is_launched() ? comm_boot(&argc, &argv) : comm_self();
   o.threads = w->threads ? w->threads : comm_core_share(comm);
-  int status = tokenize_files(comm, t, &o, argv + 1, argc - 1);
+  Arena *arena = arena_open();
+  TokenizeMade made = tokenize_files(arena, comm, t, &o, argv + 1, argc - 1);
+  if (comm_rank(comm) == 0) tell(&o, &made);
+  arena_close(arena);
   comm_close(comm);
-  return status;
+  chat_close(chat);
+  return 0;
+}
+
+static int list_chats(void) {
+  for (const char *const *name = chat_names(); *name; name++) printf("%s\n", *name);
+  return 0;
 }
 
 int cmd_tokenize(int argc, char **argv) {
   int given = argc;
   Words w = take_words(&argc, argv);
   if (argc == given) return tokenize_bytes(argc, argv);
+  if (w.chat && !strcmp(w.chat, "list")) return list_chats();
   Tokenizer *t = tokenize_open(w.tokenizer, w.pattern, usage);
-  if (w.print && (argc > 1 || w.out || w.field || w.bos || w.no_eos || w.lines || w.threads || w.shards))
+  if (w.print && (argc > 1 || w.out || w.field || w.bos || w.no_eos || w.lines || w.chat || w.inputs || w.threads || w.shards))
     fail(FAIL_INPUT, "--print reads standard input and takes --tokenizer, --pattern and --add-special-tokens alone");
   int status = w.print ? tokenize_print(t, w.special) : files(&w, t, argc, argv);
   tokenizer_close(t);

@@ -234,7 +234,7 @@ static void check_chat(Config *c, Problems *p) {
                  chat ? "token files have it settled; it is for *.jsonl and *.ndjson" : "it is for data.format: chat");
     if (chat && json && unset(c, settle[i]))
       tell(c, p, "data.format", arena_printf(p->arena, "needs '%s'", settle[i]),
-           i ? "train_on_inputs: false, where only answers count" : "that of the model; hpctrain help tokenize names all",
+           i ? "train_on_inputs: false, where only answers count" : "that of the model; hpctrain tokenize --chat list names all",
            "conversations without what settles them");
   }
   check_unused(c, p, "data.too_long", chat, "it is for data.format: chat");

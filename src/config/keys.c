@@ -157,7 +157,7 @@ const Key keys[] = {
          "tokens: files are one text, cut into sequences; chat: conversations, as JSON lines or as hpctrain tokenize --chat made "
          "of them, each whole in a sequence, with packing several"},
     {KEY(data, chat_template, KEY_TEXT), .fixed = true, .derived = "of JSON lines it must be given", .example = "llama3",
-     .help = "how a conversation is written for the model; hpctrain help tokenize names all",
+     .help = "how a conversation is written for the model; hpctrain tokenize --chat list names all",
      .elsewhere = "conversation, conversation_template, prompt_template, template"},
     {KEY(data, train_on_inputs, KEY_BOOL), .fixed = true, .derived = "of JSON lines it must be given", .example = "false",
      .help = "false: only answers and the tokens that end them count; true: all tokens do",

@@ -1,9 +1,21 @@
 /* SPDX-License-Identifier: Apache-2.0 */
+/* Conversations that a run trains on: what of data.train and data.val is JSON lines becomes token files before data_open. */
 #ifndef TRAIN_CHAT_H
 #define TRAIN_CHAT_H
 
+#include "src/comm/comm.h"
+#include "src/config/config.h"
+
 typedef struct ChatFiles {
-  const char **train, **val; /* a pattern a set, in the run file's order */
+  const char **train, **val; /* token files a set, in the run file's order: a pattern each */
 } ChatFiles;
+
+/* All ranks call.  Rank 0 writes the files into folder, which all see, and says so on standard error where that takes long; those
+ * of the same conversations and settings stay.  NULL: nothing is JSON lines.  Input errors name key or file. */
+ChatFiles *chat_files(Arena *arena, const Config *c, Comm *comm, const char *folder, int64_t vocab);
+
+/* The same for one process, in a folder for temporary files, which *folder names (NULL: none was made); it goes in the second. */
+ChatFiles *chat_files_aside(Arena *arena, const Config *c, int64_t vocab, const char **folder);
+void chat_files_drop(const char *folder); /* NULL is fine */
 
 #endif

@@ -13,6 +13,7 @@
 #include "src/dev/machine.h"
 #include "src/report/environment.h"
 #include "src/report/human.h"
+#include "src/train/chat.h"
 #include "src/train/run.h"
 
 enum { AHEAD_MOST = 16 }; /* passes whose rows are made ahead, where a step has more */
@@ -95,7 +96,9 @@ static void open_data(Run *run) {
   const Config *c = run->config;
   if (c->demo_data && run_speaks(run)) write_demo(c->demo_data);
   comm_barrier(run->comm);
-  run->data = data_open(run->arena, c, NULL, run->model.vocab);
+  const ChatFiles *made =
+      chat_files(run->arena, c, run->comm, arena_printf(run->arena, "%s/data", c->run.folder), run->model.vocab);
+  run->data = data_open(run->arena, c, made, run->model.vocab);
   comm_agree(run->comm, data_hash(run->data), "the sizes of the data files");
   Text warnings = {0};
   if (run_speaks(run)) run->tokenizer = data_tokenizer(run->data, c, run->model.vocab, &warnings);

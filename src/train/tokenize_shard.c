@@ -15,7 +15,7 @@
 
 #include "io/json.h"
 #include "io/tokens.h"
-#include "src/cmd/tokenize_shard.h"
+#include "src/train/tokenize_shard.h"
 
 enum { CHUNK = 1 << 20, AHEAD = 4 }; /* bytes; chunks a thread that are made and not written */
 
@@ -27,6 +27,7 @@ typedef struct Chunk {
 typedef struct Slot {
   bool made;
   Ids ids;
+  Text marks; /* of conversations */
   int64_t documents;
 } Slot;
 
@@ -79,6 +80,14 @@ static void add_document(Worker *w, const Chunk *c, const char *text, size_t n, 
   slot->documents++;
 }
 
+static void add_chat(Worker *w, const Chunk *c, const char *line, size_t n, int64_t at, Slot *slot) {
+  Why why;
+  if (!try_chat_encode(w->pool->o->chat, w->work, line, n, &slot->ids, &slot->marks, &why))
+    fail(FAIL_INPUT, "%s: the line at byte %" PRId64 ": %s\nhelp: hpctrain help tokenize tells which conversations are read",
+         c->source->path, at, why.text);
+  slot->documents++;
+}
+
 static void add_json(Worker *w, const Chunk *c, const char *line, size_t n, int64_t at, Slot *slot) {
   const char *field = w->pool->o->field, *path = c->source->path;
   Why why;
@@ -113,7 +122,7 @@ static void add_lines(Worker *w, const Chunk *c, const char *text, Slot *slot) {
     if (!s->json)
       add_document(w, c, at, (size_t)(stop - at), slot);
     else if (!is_blank(at, stop))
-      add_json(w, c, at, (size_t)(stop - at), at - text, slot);
+      (w->pool->o->chat ? add_chat : add_json)(w, c, at, (size_t)(stop - at), at - text, slot);
     at = next;
   }
 }
@@ -121,6 +130,7 @@ static void add_lines(Worker *w, const Chunk *c, const char *text, Slot *slot) {
 static void make_chunk(Worker *w, const Chunk *c, Slot *slot) {
   char *text = map_source(c->source);
   slot->ids.n = 0;
+  slot->marks.n = 0;
   slot->documents = 0;
   if (c->source->lines)
     add_lines(w, c, text, slot);
@@ -160,7 +170,10 @@ static void write_chunks(Pool *p, TokensWriter *out, ShardMade *made, ShardProgr
     pthread_mutex_lock(&p->lock);
     while (!slot->made) pthread_cond_wait(&p->moved, &p->lock);
     pthread_mutex_unlock(&p->lock);
-    tokens_writer_add(out, slot->ids.at, slot->ids.n);
+    if (p->o->chat)
+      tokens_writer_add_marked(out, slot->ids.at, (const uint8_t *)slot->marks.at, slot->ids.n);
+    else
+      tokens_writer_add(out, slot->ids.at, slot->ids.n);
     made->tokens += slot->ids.n;
     made->documents += slot->documents;
     progress(self, p->chunks.at[i].end - p->chunks.at[i].begin, slot->ids.n);
@@ -187,7 +200,10 @@ ShardMade shard_make(const Shard *shard, const TokenizeOptions *o, TokenizerWork
   }
   write_chunks(&p, out, &made, progress, self);
   for (int i = 0; i < o->threads; i++) CHECK(!pthread_join(workers[i].thread, NULL));
-  for (int i = 0; i < p.n_slots; i++) ids_close(&p.slots[i].ids);
+  for (int i = 0; i < p.n_slots; i++) {
+    ids_close(&p.slots[i].ids);
+    text_close(&p.slots[i].marks);
+  }
   pthread_cond_destroy(&p.moved);
   pthread_mutex_destroy(&p.lock);
   arena_close(p.arena);

@@ -1,10 +1,10 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-#ifndef CMD_TOKENIZE_SHARD_H
-#define CMD_TOKENIZE_SHARD_H
+#ifndef TRAIN_TOKENIZE_SHARD_H
+#define TRAIN_TOKENIZE_SHARD_H
 
 #include "io/tokens.h"
-#include "src/cmd/tokenize.h"
-#include "src/cmd/tokenize_parts.h"
+#include "src/train/tokenize.h"
+#include "src/train/tokenize_parts.h"
 
 typedef struct ShardMade {
   int64_t tokens, documents;

@@ -1,6 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Shards of tokens from files: rank r of R makes every R-th.  A shard that is whole and of the same texts and settings is kept, so
- * that the same command goes on where it was stopped. */
+/* Shards of tokens from files: rank r of R makes every R-th. */
 #include <inttypes.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -10,8 +9,8 @@
 #include "src/base/clock.h"
 #include "src/base/file.h"
 #include "src/base/hash.h"
-#include "src/cmd/tokenize_shard.h"
 #include "src/report/human.h"
+#include "src/train/tokenize_shard.h"
 
 enum { NARROW = 65536, SHARDS_MOST = 99999, SPEAK_EVERY = 10 };     /* ids of 16 bits; seconds */
 static const int64_t shard_least = 8 << 20, shard_most = 256 << 20; /* bytes of text, where nobody says */
@@ -41,10 +40,11 @@ static const char *shard_path(const Job *j, int i) {
 }
 
 static TokenNote shard_note(const Job *j, int i) {
-  TokenNote note = {.vocab = tokenizer_vocab(j->t)};
+  TokenNote note = {.vocab = tokenizer_vocab(j->t), .marked = j->o->chat};
   const TokenizeOptions *o = j->o;
   const char *settings =
       arena_printf(j->arena, "1 %s bos %d eos %d lines %d field %s", tokenizer_hash(j->t), o->bos, o->eos, o->lines, o->field);
+  if (o->chat) settings = arena_printf(j->arena, "1 %s chat %s inputs %d", tokenizer_hash(j->t), o->chat_name, o->inputs);
   snprintf(note.tokenizer, sizeof note.tokenizer, "%s", tokenizer_hash(j->t));
   shard_hash(&j->shards.at[i], settings, note.job);
   return note;
@@ -59,8 +59,10 @@ static void make_folder(const Job *j) {
     fail(FAIL_MACHINE, "%s", why.text);
 }
 
-static void cut(Job *j, char **inputs, int n) {
+static void cut(Job *j, char *const *inputs, int n) {
   for (int i = 0; i < n; i++) sources_add(j->arena, &j->sources, inputs[i], j->o->lines);
+  for (int i = 0; j->o->chat && i < j->sources.n; i++)
+    if (!j->sources.at[i].json) fail(FAIL_INPUT, "%s: conversations are JSON lines, *.jsonl or *.ndjson", j->sources.at[i].path);
   int64_t all = sources_size(&j->sources), most = j->o->shards ? (all + j->o->shards - 1) / j->o->shards : 0;
   if (!all) fail(FAIL_INPUT, "%s%s: no text is there", inputs[0], n > 1 ? " and the others" : "");
   size_t length = strlen(j->o->out);
@@ -75,7 +77,7 @@ static void cut(Job *j, char **inputs, int n) {
 static bool is_made(const Job *j, int i, int64_t *tokens) {
   TokenNote note = shard_note(j, i);
   TokensMade made = tokens_made(shard_path(j, i), &note, j->width, tokens);
-  if (made == TOKENS_OTHER)
+  if (made == TOKENS_OTHER && !j->o->own)
     fail(FAIL_INPUT, "%s is there, of other texts or settings\nhelp: remove it, or another --out", shard_path(j, i));
   return made == TOKENS_MADE;
 }
@@ -125,27 +127,8 @@ static void make_shard(Job *j, int i, Totals *totals) {
   totals->documents += made.documents;
 }
 
-static void tell(const Job *j, const Totals *totals) {
-  char size[HUMAN_TEXT], documents[HUMAN_TEXT], tokens[HUMAN_TEXT];
-  double spent = clock_seconds() - j->begin, all = (double)sources_size(&j->sources);
-  printf("data   %s in %d file%s; %s tokens, %.2f bytes each", human_bytes(all, size), j->sources.n, j->sources.n > 1 ? "s" : "",
-         human_count((double)totals->tokens, tokens), all / (double)(totals->tokens ? totals->tokens : 1));
-  if (totals->documents) printf("; %s documents in %.1f s", human_count((double)totals->documents, documents), spent);
-  printf("\nends   ");
-  if (j->o->bos >= 0) printf("%d before and ", j->o->bos);
-  if (j->o->eos >= 0)
-    printf("%d behind each document\n", j->o->eos);
-  else
-    printf("none behind documents\n");
-  printf("wrote  %s", shard_path(j, 0));
-  if (j->shards.n > 1) printf(" … %s", shard_path(j, j->shards.n - 1));
-  printf(", uint%d", 8 * j->width);
-  if (totals->kept) printf("; %" PRId64 " of %d were there", totals->kept, j->shards.n);
-  printf("\n");
-}
-
-int tokenize_files(Comm *comm, const Tokenizer *t, const TokenizeOptions *o, char **inputs, int n) {
-  Job j = {.arena = arena_open(), .comm = comm, .t = t, .o = o, .width = tokenizer_vocab(t) <= NARROW ? 2 : 4};
+TokenizeMade tokenize_files(Arena *arena, Comm *comm, const Tokenizer *t, const TokenizeOptions *o, char *const *inputs, int n) {
+  Job j = {.arena = arena, .comm = comm, .t = t, .o = o, .width = tokenizer_vocab(t) <= NARROW ? 2 : 4};
   Totals totals = {0};
   int rank = comm_rank(comm), size = comm_size(comm);
   cut(&j, inputs, n);
@@ -161,8 +144,15 @@ int tokenize_files(Comm *comm, const Tokenizer *t, const TokenizeOptions *o, cha
   comm_gather(comm, &totals, sizeof totals, all);
   for (int r = 0; r < size; r++)
     sum = (Totals){sum.tokens + all[r].tokens, sum.documents + all[r].documents, sum.kept + all[r].kept};
-  if (!rank) tell(&j, &sum);
   for (int i = 0; i < o->threads; i++) tokenizer_work_close(j.works[i]);
-  arena_close(j.arena);
-  return 0;
+  return (TokenizeMade){.tokens = sum.tokens,
+                        .documents = sum.documents,
+                        .kept = sum.kept,
+                        .files = j.sources.n,
+                        .shards = j.shards.n,
+                        .nbytes = (double)sources_size(&j.sources),
+                        .seconds = clock_seconds() - j.begin,
+                        .width = j.width,
+                        .first = shard_path(&j, 0),
+                        .last = shard_path(&j, j.shards.n - 1)};
 }

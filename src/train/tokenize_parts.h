@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-#ifndef CMD_TOKENIZE_PARTS_H
-#define CMD_TOKENIZE_PARTS_H
+#ifndef TRAIN_TOKENIZE_PARTS_H
+#define TRAIN_TOKENIZE_PARTS_H
 
 #include <stdbool.h>
 #include <stdint.h>

@@ -10,7 +10,7 @@
 
 #include "src/base/fail.h"
 #include "src/base/hash.h"
-#include "src/cmd/tokenize_parts.h"
+#include "src/train/tokenize_parts.h"
 
 static bool ends_in(const char *path, const char *end) {
   size_t n = strlen(path), m = strlen(end);

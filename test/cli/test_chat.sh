@@ -1,0 +1,110 @@
+#!/bin/bash
+# SPDX-License-Identifier: Apache-2.0
+# Fine-tuning on conversations: from JSON lines or from token files of them, packed or not.
+. "$(dirname "$0")/../check.sh"
+. "$(dirname "$0")/train_case.sh"
+
+plain=cpu.compiler=none
+golden=$srcdir/test/golden/tokenizers
+lines='data.train=chat.jsonl data.format=chat data.chat_template=llama2 data.train_on_inputs=false'
+
+# Conversations of some lengths, the last of them long.
+write_chat() {
+  write_run
+  sed -i "s/vocab_size: 256/vocab_size: 1024/; s|tokenizer: bytes, val_fraction: 0.1|tokenizer: $golden/llama2-style.json|; /^eval/d
+    s/seq_len: 16/seq_len: 48/; s/12 sequences/4 sequences/" t.yaml
+  local i words="be not too quick to say what you may see here"
+  for i in 1 2 3 4 5 6 7; do
+    printf '{"messages": [{"role": "user", "content": "%s"}, {"role": "assistant", "content": "%s"}]}\n' \
+      "$(cut -d ' ' -f "1-$((i % 4 + 1))" <<< "$words")" "$(cut -d ' ' -f "$((i % 3 + 2))-$((i % 3 + 4))" <<< "$words")"
+  done > chat.jsonl
+  echo '{"prompt": "say it all", "completion": "'"$words $words $words $words"'"}' >> chat.jsonl
+}
+
+test_a_run_takes_json_lines_or_token_files_of_them_on_any_ranks_and_after_a_resume() {
+  write_chat
+  train 1 $plain $lines run.folder=one
+  expect_out '^data +.*chat\.jsonl: 8 documents in 8 sequences, [0-9]+ % of them full, [0-9]+ % of that counts; 1 are longer than train.seq_len'
+  "$hpctrain" tokenize --tokenizer "$golden/llama2-style.json" chat.jsonl --out files.bin --chat llama2 > out
+  expect_out '^ends +of the chat template llama2; marks beside say'
+  train 1 $plain data.train=files.bin data.format=chat run.folder=files
+  expect_same one files
+  train 2 $plain $lines run.folder=two train.micro_batch_size=1
+  expect_close one two
+  train 1 $plain $lines run.folder=again train.stop_after=3steps
+  expect_run 0 stat -c %Y again/data/train-1.bin
+  train 1 $plain $lines run.folder=again
+  expect_same one again
+  fails 2 1 $plain ${lines/inputs=false/inputs=true} run.folder=again
+  expect_err 'data\.train_on_inputs cannot change in a run'
+}
+
+test_an_epoch_in_one_batch_is_the_same_packed_and_not() {
+  write_chat
+  train 1 $plain $lines run.folder=apart train.global_batch_size=8sequences train.duration=2steps
+  train 1 $plain $lines run.folder=plan data.packing=true train.duration=1steps
+  local rows
+  rows=$(sed -nE 's/^data +chat.jsonl: 8 documents in ([0-9]+) sequences.*/\1/p' out)
+  [ "$rows" -lt 8 ]
+  train 1 $plain $lines run.folder=packed data.packing=true train.global_batch_size="${rows}sequences" train.duration=2steps
+  expect_close apart packed 1e-6
+}
+
+test_what_is_long_or_counts_is_as_asked() {
+  write_chat
+  train 1 $plain $lines run.folder=drop data.too_long=drop
+  expect_out '8 documents in 7 sequences'
+  fails 2 1 $plain $lines run.folder=refuse data.too_long=refuse
+  expect_err '^error: .*train-1\.bin: the document that begins at token [0-9]+ of the files has [0-9]+ tokens'
+  train 1 $plain ${lines/inputs=false/inputs=true} run.folder=all
+  expect_out '100 % of that counts'
+  expect_run 0 "$hpctrain" plan t.yaml $lines
+  expect_out 'chat\.jsonl: 8 documents in 8 sequences'
+  expect_run 0 "$hpctrain" bench data t.yaml $lines --seconds 1
+  expect_out '^first +[0-9.]+ s: '
+  expect_out '^speed +[0-9.]+[kMG]? tokens/s a rank'
+  expect_out '^run +not known'
+  expect_run 0 "$hpctrain" bench data t.yaml $lines --seconds 1 run.folder=all
+  expect_out '^run +took [0-9.]+[kMG]? tokens/s in its last step'
+}
+
+test_what_does_not_fit_is_told() {
+  write_chat
+  fails 2 1 ${lines% *}
+  expect_err '^error: conversations without what settles them$'
+  expect_err "needs 'data.train_on_inputs'"
+  fails 2 1 data.train=chat.jsonl data.format=chat data.train_on_inputs=true
+  expect_err "needs 'data.chat_template'"
+  fails 2 1 ${lines/llama2/alpaca}
+  expect_err "^error: no chat template is called 'alpaca'$"
+  expect_err '^help: llama2, llama3, '
+  fails 2 2 ${lines/llama2/llama3}
+  expect_err '^error: chat template llama3: .*llama2-style\.json has no token <\|start_header_id\|>$'
+  sed 's/tokenizer: [^}]*/tokenizer: none/' t.yaml > none.yaml
+  expect_run 2 "$hpctrain" none.yaml $lines
+  expect_err '^error: conversations are text, which nothing here turns into tokens$'
+  fails 2 1 data.train=chat.jsonl
+  expect_err '^error: chat\.jsonl is text, no token file$'
+  fails 2 1 data.format=chat
+  expect_err '^error: data\.bin: no mark says where a document begins$'
+  fails 2 1 data.format=chat data.chat_template=llama2
+  expect_err "^error: 'data.chat_template' has no use here$"
+  fails 2 1 data.train_on_inputs=true
+  expect_err "^error: 'data.train_on_inputs' has no use here$"
+  echo '{"messages": [{"role": "user"}]}' >> chat.jsonl
+  fails 2 1 $lines
+  expect_err "^error: chat\.jsonl: the line at byte [0-9]+: a message without texts 'role' and 'content'$"
+}
+
+test_ids_are_those_of_the_library() {
+  local status=0
+  python3 "$srcdir/test/cli/compare_chats.py" "$hpctrain" "$golden" 20 "${RANDOM}" > log 2>&1 || status=$?
+  if [ "$status" = 77 ]; then
+    cat log >&2
+    return
+  fi
+  cat log
+  expect_equal "$status" 0
+}
+
+check_main "$@"
