@@ -30,12 +30,6 @@ struct Ckpt {
   int n_opened;
 };
 
-static herr_t refuse_link(const char *parent_file, const char *parent_group, const char *child_file, const char *child_group,
-                          unsigned *flags, hid_t access, void *argument) {
-  (void)parent_file, (void)parent_group, (void)child_file, (void)child_group, (void)flags, (void)access, (void)argument;
-  return -1;
-}
-
 static bool check_length(const Ckpt *c, const CkptFile *file, Why *why) {
   struct stat info;
   const char *path = arena_printf(c->arena, "%s/%s", c->folder, file->name);
@@ -58,8 +52,7 @@ static bool open_files(Ckpt *c, Why *why) {
   for (int i = 0; i < m->n_files; i++)
     if (!check_length(c, &m->files[i], why)) return false;
   h5_start();
-  c->access = H5Pcreate(H5P_DATASET_ACCESS);
-  CHECK(c->access >= 0 && H5Pset_elink_cb(c->access, refuse_link, NULL) >= 0);
+  c->access = h5_within_file();
   c->files = arena_array(c->arena, Opened, m->n_files);
   for (int i = 0; i < m->n_files; i++)
     if (!open_file(c, &m->files[i], why)) return false;

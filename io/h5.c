@@ -58,6 +58,18 @@ hid_t h5_file_access(size_t alignment) {
   return access;
 }
 
+static herr_t refuse_link(const char *parent_file, const char *parent_group, const char *child_file, const char *child_group,
+                          unsigned *flags, hid_t access, void *argument) {
+  (void)parent_file, (void)parent_group, (void)child_file, (void)child_group, (void)flags, (void)access, (void)argument;
+  return -1;
+}
+
+hid_t h5_within_file(void) {
+  hid_t access = H5Pcreate(H5P_DATASET_ACCESS);
+  CHECK(access >= 0 && H5Pset_elink_cb(access, refuse_link, NULL) >= 0);
+  return access;
+}
+
 /* HDF5 has no names for floats of 16 bits; exponent's place, bits and bias. */
 static hid_t narrow_type(size_t place, size_t bits, size_t bias) {
   hid_t type = H5Tcopy(H5T_IEEE_F32LE);

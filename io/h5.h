@@ -20,6 +20,10 @@ bool h5_why(Why *why, const char *what);
  * call's. */
 hid_t h5_file_access(size_t alignment);
 
+/* For opening datasets of a file from elsewhere: follows no link out of the file, where bytes would be looked for in the wrong one.
+ */
+hid_t h5_within_file(void);
+
 hid_t h5_type(DType dtype); /* little-endian in the file, and so in memory */
 
 /* Selects in space, of that shape, the next box of the flattened range [first, first+n), which is not empty; returns its

@@ -9,8 +9,11 @@
 
 enum { NAMES = 8 }; /* that are listed */
 
+/* A group, or a link that leads elsewhere, is there and is none. */
 static bool why_missing(hid_t file, const char *path, const char *dataset, Why *why) {
   Text names = {0};
+  if (H5Lexists(file, dataset, H5P_DEFAULT) > 0)
+    return why_not(why, "%s: '%s' is no dataset of this file\nhelp: data.hdf5_dataset names it", path, dataset);
   H5G_info_t info = {.nlinks = 0};
   H5Gget_info(file, &info);
   for (hsize_t i = 0; i < info.nlinks && i < NAMES; i++) {
@@ -79,9 +82,10 @@ bool try_h5_tokens(const char *path, uint64_t nbytes, const char *dataset, H5Tok
   h5_start();
   hid_t file = H5Fopen(path, H5F_ACC_RDONLY, H5P_DEFAULT);
   if (file < 0) return h5_why(why, path);
-  hid_t set = H5Dopen2(file, dataset, H5P_DEFAULT);
+  hid_t access = h5_within_file(), set = H5Dopen2(file, dataset, access);
   bool ok = set >= 0 ? look(set, path, nbytes, dataset, found, why) : why_missing(file, path, dataset, why);
   if (set >= 0) H5Dclose(set);
+  H5Pclose(access);
   H5Fclose(file);
   return ok;
 }

@@ -1,14 +1,18 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Good HDF5 files that are no checkpoints of ours, beside manifests that may fit them: a case says which objects the file has and
- * what the manifest says of each.  What is found to be the manifest's dataset has its bytes where they are said to lie. */
+ * what the manifest says of each.  What is found to be the manifest's dataset, or one of ids, has its bytes where they are said to
+ * lie. */
+#include <fcntl.h>
 #include <hdf5.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/stat.h>
+#include <unistd.h>
 
 #include "io/ckpt_impl.h"
 #include "io/h5.h"
+#include "io/h5_tokens.h"
 #include "src/base/file.h"
 #include "test/fuzz/fuzz.h"
 
@@ -180,17 +184,36 @@ static void check_bytes(const Ckpt *c, hid_t file, const CkptEntry *e, int64_t o
   H5Dclose(dataset);
 }
 
-static void check_all(const Ckpt *c) {
+static void check_all(const Ckpt *c, hid_t file) {
   Why why;
-  hid_t file = H5Fopen(path_of("/" CKPT_FILE), H5F_ACC_RDONLY, H5P_DEFAULT);
-  CHECK(file >= 0);
   for (int i = 0; i < ckpt_n(c); i++) {
     int64_t offset;
     const CkptEntry *e = ckpt_at(c, i);
     if (try_ckpt_locate(c, e, &offset, &why)) check_bytes(c, file, e, offset);
     try_ckpt_verify(c, i, ckpt_n(c), 1, &why);
   }
-  H5Fclose(file);
+}
+
+/* The same where the file is asked for ids. */
+static void check_tokens(hid_t file) {
+  static uint8_t past[BYTES_MOST], by[BYTES_MOST];
+  const char *path = path_of("/" CKPT_FILE);
+  struct stat info;
+  int fd = open(path, O_RDONLY);
+  CHECK(fd >= 0 && !fstat(fd, &info));
+  for (int i = 0; i < NAMES; i++) {
+    H5Tokens found;
+    Why why;
+    if (!try_h5_tokens(path, (uint64_t)info.st_size, names[i], &found, &why)) continue;
+    size_t nbytes = (size_t)(found.n * found.width);
+    CHECK(found.offset >= 0 && found.n >= 0 && found.offset + (int64_t)nbytes <= info.st_size);
+    hid_t set = H5Dopen2(file, names[i], H5P_DEFAULT), type = set < 0 ? -1 : H5Dget_type(set);
+    CHECK(nbytes <= BYTES_MOST && type >= 0 && H5Dread(set, type, H5S_ALL, H5S_ALL, H5P_DEFAULT, by) >= 0);
+    CHECK(fd_read_at(fd, past, nbytes, found.offset) && !memcmp(past, by, nbytes));
+    H5Tclose(type);
+    H5Dclose(set);
+  }
+  close(fd);
 }
 
 static void try_case(const uint8_t *bytes, size_t n) {
@@ -201,7 +224,11 @@ static void try_case(const uint8_t *bytes, size_t n) {
   make_file(&choices, &rows);
   put_manifest(&rows);
   Ckpt *c = try_ckpt_open(path_of(""), &why);
-  if (c) check_all(c);
+  hid_t file = H5Fopen(path_of("/" CKPT_FILE), H5F_ACC_RDONLY, H5P_DEFAULT);
+  CHECK(file >= 0);
+  if (c) check_all(c, file);
+  check_tokens(file);
+  H5Fclose(file);
   ckpt_close(c);
   text_close(&rows);
 }
@@ -215,8 +242,12 @@ static int make_seeds(Arena *arena, FuzzBytes seeds[FUZZ_SEEDS]) {
   (void)arena;
   if (!try_folder_make(path_of(""), &why)) fail(FAIL_MACHINE, "%s", why.text);
   h5_start();
-  hid_t other = H5Fcreate(path_of("/other.h5"), H5F_ACC_TRUNC, H5P_DEFAULT, H5P_DEFAULT);
-  CHECK(other >= 0 && H5Fclose(other) >= 0);
+  hid_t other = H5Fcreate(path_of("/other.h5"), H5F_ACC_TRUNC, H5P_DEFAULT, H5P_DEFAULT), group, set;
+  hid_t space = H5Screate_simple(1, (hsize_t[]){3}, NULL);
+  CHECK(other >= 0 && space >= 0 && (group = H5Gcreate2(other, "/model", 0, 0, 0)) >= 0);
+  CHECK((set = H5Dcreate2(other, "/model/a", H5T_STD_I32LE, space, 0, 0, 0)) >= 0);
+  CHECK(H5Dwrite(set, H5T_STD_I32LE, H5S_ALL, H5S_ALL, 0, (int32_t[]){7, 8, 9}) >= 0 && H5Dclose(set) >= 0);
+  CHECK(H5Gclose(group) >= 0 && H5Sclose(space) >= 0 && H5Fclose(other) >= 0);
   seeds[0] = (FuzzBytes){plain, sizeof plain};
   seeds[1] = (FuzzBytes){block, sizeof block};
   return 2;

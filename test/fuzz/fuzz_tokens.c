@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Token files and Megatron's index.  A case's first byte says what the rest is: a token file, or an index beside 28 bytes of ids.
- */
+/* Token files, Megatron's index, and marks.  A case's first byte says what the rest is: a token file; an index beside 28 bytes of
+ * ids; bare ids of 2 bytes and a mark for each. */
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -8,8 +8,9 @@
 #include "io/megatron.h"
 #include "io/tokens.h"
 #include "test/fuzz/fuzz.h"
+#include "test/megatron_index.h"
 
-enum { SHARDS = 'a', INDEXES, IDS_BYTES = 28, MOST = 1 << 13 };
+enum { SHARDS = 'a', INDEXES, MARKS, KINDS = 3, IDS_BYTES = 28, MOST = 1 << 13 };
 
 static const char *path_of(const char *name) {
   static char path[512];
@@ -17,16 +18,21 @@ static const char *path_of(const char *name) {
   return path;
 }
 
-/* What was taken can be read to its last id; of 2 bytes, since one of 4 may be none, which ends a job. */
+/* What was taken can be read to its last id and mark, or one of them is told. */
 static void read_ids(int width) {
   const char *path = path_of("x.bin");
   Tokens *t;
   Why why;
   if (!try_tokens_open(&path, 1, &(TokensAsk){width, INT32_MAX, "tokens"}, &t, &why)) return;
   int64_t n = tokens_n(t);
-  int32_t *ids = xmalloc(sizeof *ids * (size_t)(n + 1));
-  if (n > 1 && width == 2) tokens_sample(t, 0, n - 1, ids);
+  int32_t *ids = xmalloc(sizeof *ids * (size_t)(n + 1)), *starts = xmalloc(sizeof *starts * (size_t)(n + 1));
+  uint8_t *marks = xmalloc((size_t)(n + 1));
+  bool good = try_tokens_read(t, 0, n, ids, &why), marked = try_tokens_marks(t, 0, n, marks, &why);
+  if (n > 1 && good) tokens_starts(t, 0, n - 1, 0, ids, marked ? marks : NULL, starts);
+  for (int64_t s = 1; n > 1 && good && s < n; s++) CHECK(starts[s] == s || starts[s] == starts[s - 1]);
   free(ids);
+  free(starts);
+  free(marks);
   tokens_close(t);
 }
 
@@ -44,17 +50,22 @@ static void read_index(void) {
 static void try_case(const uint8_t *bytes, size_t n) {
   static const uint8_t ids[IDS_BYTES];
   if (!n) return;
-  if (bytes[0] % 2 == SHARDS % 2) {
-    remove(path_of("x.idx"));
-    fuzz_put(path_of("x.bin"), bytes + 1, n - 1);
-    for (int width = 0; width <= 4; width += 2) read_ids(width);
-    return;
+  int kind = bytes[0] % KINDS;
+  bytes++, n--;
+  remove(path_of("x.idx"));
+  remove(path_of("x.mask"));
+  if (kind == INDEXES % KINDS) {
+    fuzz_put(path_of("x.bin"), ids, sizeof ids);
+    fuzz_put(path_of("x.idx"), bytes, n);
+    read_index();
+  } else if (kind == MARKS % KINDS) {
+    size_t n_ids = n / 3;
+    fuzz_put(path_of("x.bin"), bytes, 2 * n_ids);
+    fuzz_put(path_of("x.mask"), bytes + 2 * n_ids, n - 2 * n_ids);
+  } else {
+    fuzz_put(path_of("x.bin"), bytes, n);
   }
-  fuzz_put(path_of("x.bin"), ids, sizeof ids);
-  fuzz_put(path_of("x.idx"), bytes + 1, n - 1);
-  read_ids(0);
-  read_ids(2);
-  read_index();
+  for (int width = 0; width <= 4; width += 2) read_ids(width);
 }
 
 static FuzzBytes seed_of(Arena *arena, char kind, const void *bytes, size_t n) {
@@ -65,25 +76,17 @@ static FuzzBytes seed_of(Arena *arena, char kind, const void *bytes, size_t n) {
 }
 
 static int make_seeds(Arena *arena, FuzzBytes seeds[FUZZ_SEEDS]) {
-  struct __attribute__((packed)) {
-    char magic[9];
-    uint64_t version;
-    uint8_t type;
-    uint64_t n, bounds;
-    int32_t length[3];
-    int64_t place[3], bound[3];
-  } index = {"MMIDIDX", 1, 4, 3, 3, {2, 1, 4}, {0, 8, 12}, {0, 2, 3}};
+  MegatronFile index = megatron_file(4, 4, 4);
   int32_t shard[256 + 2] = {20240520, 1, 4};
   seeds[0] = seed_of(arena, INDEXES, &index, sizeof index);
-  index.type = 8;
-  index.length[2] = 8;
-  index.place[1] = 8, index.place[2] = 12;
+  index = megatron_file(8, 2, 8);
   seeds[1] = seed_of(arena, INDEXES, &index, sizeof index);
   seeds[2] = seed_of(arena, SHARDS, shard, sizeof shard);
   shard[0] = 20240801, shard[1] = 7, shard[2] = 2;
   seeds[3] = seed_of(arena, SHARDS, shard, sizeof shard);
   seeds[4] = seed_of(arena, SHARDS, "\1\0\2\0\3\0\4\0", 8);
-  return 5;
+  seeds[5] = seed_of(arena, MARKS, "\1\0\2\0\3\0\4\0\3\0\1\2", 12);
+  return 6;
 }
 
 static const char *const words[] = {"MMIDIDX", "\xff\xff\xff\xff\xff\xff\xff\x7f", "\xff\xff\xff\x7f", NULL};

@@ -12,6 +12,7 @@
 #include "src/base/file.h"
 #include "src/cmd/cmd.h"
 #include "test/check.h"
+#include "test/megatron_index.h"
 
 static const char *in_folder(const char *name) {
   static char path[4][4096];
@@ -129,16 +130,9 @@ TEST(short_long_and_foreign_files_are_refused_by_name) {
   EXPECT_FAIL(FAIL_INPUT, "not a plain file", open_one(".", 2, 200));
 }
 
-/* 7 ids in 3 sequences of 2 documents; type: Megatron's code. */
+/* The index and its ids; gives the index's bytes. */
 static size_t write_megatron(const char *name, int type, int width, int32_t last_length) {
-  struct __attribute__((packed)) {
-    char magic[9];
-    uint64_t version;
-    uint8_t type;
-    uint64_t n, bounds;
-    int32_t length[3];
-    int64_t place[3], bound[3];
-  } index = {"MMIDIDX", 1, (uint8_t)type, 3, 3, {2, 1, last_length}, {0, 2 * width, 3 * width}, {0, 2, 3}};
+  MegatronFile index = megatron_file(type, width, last_length);
   char path[64];
   snprintf(path, sizeof path, "%s.bin", name);
   if (width == 2)
@@ -250,6 +244,9 @@ TEST(datasets_of_hdf5_that_cannot_be_read_are_named) {
   write_h5("a.h5", "tokens", H5T_STD_I64LE, 1, 0);
   EXPECT_FAIL(FAIL_INPUT, "a.h5 has no dataset 'text'\nhelp: data.hdf5_dataset names it; the file has tokens",
               open_h5("a.h5", "text", 60));
+  hid_t file = H5Fcreate(in_folder("e.h5"), H5F_ACC_TRUNC, H5P_DEFAULT, H5P_DEFAULT);
+  CHECK(H5Lcreate_external(in_folder("a.h5"), "/tokens", file, "tokens", H5P_DEFAULT, H5P_DEFAULT) >= 0 && H5Fclose(file) >= 0);
+  EXPECT_FAIL(FAIL_INPUT, "e.h5: 'tokens' is no dataset of this file", open_h5("e.h5", "tokens", 60));
   EXPECT_FAIL(FAIL_INPUT, "a.h5: token 20 is 20, but the vocabulary ends at 19",
               tokens_sample(open_h5("a.h5", "tokens", 20), 0, 29, out));
   write_h5("b.h5", "tokens", H5T_IEEE_F32LE, 1, 0);
