@@ -178,7 +178,7 @@ static void verify_batch(Verify *v, const char *path, const char *dump_path) {
   free(theirs);
   compare_gradients(v, engine, ref, dump);
   StepResult step = engine_update(engine, 1, 0); /* last: it gives the loss over all ranks */
-  float loss = (float)step.loss, want;
+  float loss = (float)(step.loss + step.router_loss), want;
   reference_read(ref, "loss", &want, 1);
   report(v, "loss", relative(loss, want), v->tolerance.loss);
   reference_dump(dump, "loss", 0, NULL, &loss);
@@ -229,7 +229,8 @@ static void verify_training(Verify *v, const char *path) {
 
 /* --- the command ------------------------------------------------------------------------------------------------------------ */
 
-static const char *const use_keys[] = {"run.tune", "parallel.", "precision.", "memory.", "device.", "cpu.", "gpu.", NULL};
+static const char *const use_keys[] = {"run.tune", "parallel.", "precision.",    "memory.", "device.",
+                                       "cpu.",     "gpu.",      "train.router_", NULL};
 
 int cmd_verify(int argc, char **argv) {
   const char *words[2] = {NULL, NULL}, *train = NULL, *dump = NULL, *passes = "1";

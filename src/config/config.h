@@ -147,6 +147,8 @@ typedef struct Config {
     double weight_decay, beta1, beta2, eps;
     double grad_clip;                  /* 0: none */
     double z_loss;                     /* factor; 0: none */
+    double router_aux_loss;            /* the same; see config_given */
+    double router_z_loss;              /* factor; 0: none */
     double dropout, attention_dropout; /* see config_given */
     Amount stop_after;                 /* steps or tokens; UNIT_NONE: not asked for */
     Amount time_limit;                 /* seconds, or UNIT_AUTO: the scheduler's */

@@ -58,6 +58,11 @@ typedef struct ModelCache {
   DType dtype;
 } ModelCache;
 
+/* Factors of the losses on routers (ModelNodes); 0: none. */
+typedef struct ModelRouterLosses {
+  double balance, z;
+} ModelRouterLosses;
+
 /* B sequences of S positions; T = B·S. */
 typedef struct ModelBatch {
   int64_t sequences, positions;

@@ -26,6 +26,7 @@ typedef struct StepEvent {
   double grad_norm;    /* before clipping */
   double lr;
   double z_loss;       /* a token; 0: there is none */
+  double router_loss;  /* the same */
   double seconds;      /* wall time of this step */
   double memory_gib;   /* peak so far of one rank's device; on a CPU the process's VmHWM less what it was after MPI_Init */
   const char *skipped; /* why nothing was changed, in a word; NULL: it was applied */

@@ -132,6 +132,7 @@ void metrics_step(Metrics *m, const Speed *speed, const StepEvent *e) {
   add_number(&out, "grad_norm", e->grad_norm);
   add_number(&out, "lr", e->lr);
   if (e->z_loss > 0) add_number(&out, "z_loss", e->z_loss);
+  if (e->router_loss > 0) add_number(&out, "router_loss", e->router_loss);
   add_known(&out, "seconds", e->seconds);
   add_number(&out, "tokens_per_second", rate);
   add_number(&out, "mfu_causal", speed_mfu(speed, speed->per_token.causal, rate));

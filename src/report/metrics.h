@@ -4,7 +4,7 @@
  *   {"type":"start","step":0,"attempt":1,"ranks":…,"version":…,"kernels":…,"cached":true,"seconds":…,"mpi_seconds":…,
  *    "plan_seconds":…,"kernel_seconds":…,"load_seconds":…,"planned_gib":…,"allocated_gib":…,"beside_gib":…,
  *    "free_gib":…,"time":…}                                                 (beside_gib: on GPUs)
- *   {"type":"step","step":1,"tokens":…,"loss":…,"grad_norm":…,"lr":…,"z_loss":…,"seconds":…,"tokens_per_second":…,"mfu_causal":…,
+ *   {"type":"step","step":1,"tokens":…,"loss":…,"grad_norm":…,"lr":…,"z_loss":…,"router_loss":…,"seconds":…,"tokens_per_second":…,"mfu_causal":…,
  *    "mfu_full":…,"memory_gib":…,"beside_gib":…,"time":…}      (skipped, why, where nothing was changed: "nonfinite", "spike",
  *                                                               "loss_scale", "tokens")
  *   {"type":"eval","step":…,"name":…,"loss":…,"bits_per_byte":…,"tokens":…,"seconds":…,"time":…}

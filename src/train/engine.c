@@ -82,14 +82,14 @@ static int add_micro(Engine *e, bool first, bool last, const char *name) {
   ModelBatch batch = batch_of(o);
   if (o->logits) batch.head_rows = 0;
   batch.dropout = o->dropout;
-  MicroOptions micro = {o->nominal_tokens, o->z_loss, first, o->logits, e->states};
+  MicroOptions micro = {o->nominal_tokens, o->z_loss, o->router, first, o->logits, e->states};
   return add_take(e, scratch, graph_micro(scratch, &o->model, &batch, &micro), first, last, name);
 }
 
 static int add_update(Engine *e) {
   const EngineOptions *o = &e->options;
   Arena *scratch = arena_open();
-  UpdateOptions update = {o->adam, o->clip, o->nominal_tokens, o->z_loss, MESH_DP_SHARD, MESH_DP_REPLICATE};
+  UpdateOptions update = {o->adam, o->clip, o->nominal_tokens, o->z_loss, o->router, MESH_DP_SHARD, MESH_DP_REPLICATE};
   if (o->on_host) e->host = host_update_open(e->arena, e->dev, e->job, e->comm, e->states, &update, o);
   const Graph *g = e->host ? graph_update_head(scratch, e->states, &update) : graph_update(scratch, e->states, &update);
   return add_take(e, scratch, g, true, true, "update");
@@ -429,7 +429,7 @@ StepResult engine_update_result(Engine *e) {
   double seconds = lap->begun ? dev_event_seconds(lap->begin, lap->end) : e->told ? dev_event_seconds(before->end, lap->end) : 0;
   e->told++;
   return (StepResult){m[METRIC_LOSS],  m[METRIC_GRAD_NORM], m[METRIC_TOKENS],      seconds,
-                      m[METRIC_SCALE], m[METRIC_Z_LOSS],    m[METRIC_APPLIED] != 0};
+                      m[METRIC_SCALE], m[METRIC_Z_LOSS],    m[METRIC_ROUTER_LOSS], m[METRIC_APPLIED] != 0};
 }
 
 StepResult engine_update(Engine *e, int64_t step, double lr) {

@@ -18,7 +18,8 @@ typedef struct EngineOptions {
   double nominal_tokens;        /* of the global batch */
   AdamW adam;
   double clip;
-  double z_loss;        /* its factor; 0: none */
+  double z_loss; /* its factor; 0: none */
+  ModelRouterLosses router;
   ModelDropout dropout; /* of micro-steps alone */
   DType moments;        /* F32 or BF16 */
   uint64_t seed;        /* of the draws by which moments are rounded */
@@ -94,7 +95,7 @@ typedef struct StepResult {
   double loss, grad_norm, tokens; /* tokens that counted */
   double seconds;                 /* to the end of its update, from engine_step_begin or the end of the update before */
   double scale;                   /* of the loss, in this step */
-  double z_loss;                  /* a token, with its factor; no part of loss */
+  double z_loss, router_loss;     /* a token, with their factors; no part of loss */
   bool applied;
 } StepResult;
 /* The device's time of the step counts from here, not from the update before: something else was done in between. */

@@ -24,6 +24,15 @@ static bool is_frozen(const StateTable *states, const char *param) {
   return states->units[states->params[i].unit].traits.frozen;
 }
 
+static bool has_router_losses(const ModelRouterLosses *o) { return o->balance > 0 || o->z > 0; }
+
+/* Means over the micro-step's tokens, as sums over its counted ones: the factor that makes a step's gradient a mean fits. */
+static int router_loss(Graph *g, const ModelNodes *nodes, const ModelRouterLosses *o, int count) {
+  CHECK(nodes->balance >= 0);
+  int both = ir_add(g, ir_scale(g, nodes->balance, o->balance), ir_scale(g, nodes->router_z, o->z));
+  return ir_mul(g, count, both);
+}
+
 Graph *graph_micro(Arena *arena, const ModelConfig *model, const ModelBatch *batch, const MicroOptions *o) {
   Graph *g = graph_open(arena);
   ModelNodes nodes = model_build(g, model, batch);
@@ -33,6 +42,11 @@ Graph *graph_micro(Arena *arena, const ModelConfig *model, const ModelBatch *bat
   if (o->z_loss > 0) {
     carry_sum(g, "z_sum", z, o->first);
     loss = ir_add(g, loss, ir_scale(g, z, o->z_loss));
+  }
+  if (has_router_losses(&o->router)) {
+    int router = router_loss(g, &nodes, &o->router, count);
+    carry_sum(g, "router_sum", router, o->first);
+    loss = ir_add(g, loss, router);
   }
   carry_sum(g, "token_count", count, o->first);
   if (o->logits) output(g, "logits", model_logits(g, &nodes));
@@ -70,8 +84,8 @@ static int sum_over_ranks(Graph *g, int x, const StateTable *t, int shard, int r
 }
 
 static int side_by_side(Graph *g, const int *scalars, int n) {
-  int parts[4];
-  CHECK(n <= 4);
+  int parts[5];
+  CHECK(n <= 5);
   for (int i = 0; i < n; i++) parts[i] = ir_reshape(g, scalars[i], SHAPE(1));
   return ir_concat(g, parts, n, 0);
 }
@@ -141,22 +155,27 @@ static void update_scale(Graph *g, int scale, int finite, int apply, int looked)
 
 /* Of a step, over all ranks. */
 typedef struct Totals {
-  int loss_sum, tokens, z_sum, squares; /* z_sum: -1 without a z-loss */
+  int loss_sum, tokens, z_sum, router_sum, squares; /* z_sum, router_sum: -1 without such losses */
 } Totals;
 
 /* Scalars travel together.  What several ranks hold alike counts once: replicas that do not share out the update have the same
  * gradients, and of whole units (squares_whole) so has every rank. */
 static Totals sum_totals(Graph *g, const StateTable *t, const UpdateOptions *o, int squares, int squares_whole) {
-  bool shared = t->shards > 1 || t->across, z = o->z_loss > 0;
-  int scalars[4] = {ir_load(g, "loss_sum"), ir_load(g, "token_count")}, last = 2;
-  if (z) scalars[last++] = ir_load(g, "z_sum");
+  bool shared = t->shards > 1 || t->across;
+  int scalars[5] = {ir_load(g, "loss_sum"), ir_load(g, "token_count")}, last = 2, z = -1, router = -1;
+  if (o->z_loss > 0) scalars[z = last++] = ir_load(g, "z_sum");
+  if (has_router_losses(&o->router)) scalars[router = last++] = ir_load(g, "router_sum");
   scalars[last] = squares;
   int sums = all_reduce(g, side_by_side(g, scalars, shared ? last + 1 : last), o->shard, t->shards);
   if (shared) squares = scalar_of(g, sums, last);
   if (shared && !t->across && t->replicas > 1) sums = ir_slice(g, sums, 0, 0, last);
   sums = all_reduce(g, sums, o->replicate, t->replicas);
   if (t->across) squares = scalar_of(g, sums, last);
-  return (Totals){scalar_of(g, sums, 0), scalar_of(g, sums, 1), z ? scalar_of(g, sums, 2) : -1, ir_add(g, squares, squares_whole)};
+  return (Totals){.loss_sum = scalar_of(g, sums, 0),
+                  .tokens = scalar_of(g, sums, 1),
+                  .z_sum = z < 0 ? -1 : scalar_of(g, sums, z),
+                  .router_sum = router < 0 ? -1 : scalar_of(g, sums, router),
+                  .squares = ir_add(g, squares, squares_whole)};
 }
 
 /* One unit's parameters and moments.  upper: the Var of what products read of the parameters; grad: with all factors; key: of this
@@ -198,6 +217,7 @@ static Head update_head(Graph *g, const StateTable *table, const UpdateOptions *
   scalar_var(g, "loss_sum", VAR_CARRY, DT_F32);
   scalar_var(g, "token_count", VAR_CARRY, DT_F32);
   if (o->z_loss > 0) scalar_var(g, "z_sum", VAR_CARRY, DT_F32);
+  if (has_router_losses(&o->router)) scalar_var(g, "router_sum", VAR_CARRY, DT_F32);
   scalar_var(g, "updates", VAR_STATE, DT_F32);
   scalar_var(g, "lr", VAR_STEP, DT_F32);
   scalar_var(g, "loss_limit", VAR_STEP, DT_F32);
@@ -233,7 +253,8 @@ static Head update_head(Graph *g, const StateTable *table, const UpdateOptions *
   int updates = ir_load(g, "updates"), one = ir_const(g, DT_F32, 1);
   Head head = {adamw_shared(g, &o->adam, ir_load(g, "lr"), updates, apply), factor};
   int z = o->z_loss > 0 ? ir_scale(g, ir_div(g, totals.z_sum, counted), o->z_loss) : zero;
-  int metrics[METRICS] = {loss, norm, tokens, ir_cast(g, DT_F32, apply), scale, z};
+  int router = totals.router_sum < 0 ? zero : ir_div(g, totals.router_sum, counted);
+  int metrics[METRICS] = {loss, norm, tokens, ir_cast(g, DT_F32, apply), scale, z, router};
   store_vector(g, "metrics", metrics, METRICS);
   ir_store(g, "updates", ir_select(g, apply, ir_add(g, updates, one), updates));
   if (table->scaled) update_scale(g, scale, finite, apply, looked);

@@ -4,12 +4,12 @@
  * Vars that programs share, beside the model's inputs (model.h), units and their gradients (pass.h):
  *   loss_sum, token_count   carried: this rank's sums over the micro-steps of a step
  *   z_sum                   carried, with a z-loss: the same of the squares it is made of (model_loss)
- *   lr, shard               step scalars: the learning rate; which of a unit's shares this rank holds (state_share)
- *   loss_limit, norm_limit  step scalars: a step whose loss or gradient norm is above is skipped; with a norm_limit below 0 nothing
- *                           that persists changes: the step is only looked at
- *   dither_keys             step scalars, where moments are bf16: the key of each unit's draws
- *   shared                  step scalars of the units' part of an update that is cut in two, from the output of its head: SHARED_…
- *   updates                 state: updates applied so far
+ *   router_sum              carried, with losses on routers: those with their factors, times the micro-step's counted tokens: the
+ * mean over a step's micro-steps and ranks is by tokens, as the loss's is lr, shard               step scalars: the learning rate;
+ * which of a unit's shares this rank holds (state_share) loss_limit, norm_limit  step scalars: a step whose loss or gradient norm
+ * is above is skipped; with a norm_limit below 0 nothing that persists changes: the step is only looked at dither_keys step
+ * scalars, where moments are bf16: the key of each unit's draws shared                  step scalars of the units' part of an
+ * update that is cut in two, from the output of its head: SHARED_… updates                 state: updates applied so far
  *   loss_scale, scale_age   states, where the loss is scaled: what it is multiplied by, and the updates since that changed
  *   metrics                 output of the update: METRIC_… below; the same on all ranks
  *   eval                    output of an evaluation: its loss sum and token count, summed over ranks
@@ -25,7 +25,7 @@
 
 /* loss: the mean over the global batch's counted tokens; grad_norm: of its gradient before clipping; applied: 0 when the step
  * was skipped; scale: of the loss in this step, 1 where it is not scaled. */
-enum { METRIC_LOSS, METRIC_GRAD_NORM, METRIC_TOKENS, METRIC_APPLIED, METRIC_SCALE, METRIC_Z_LOSS, METRICS };
+enum { METRIC_LOSS, METRIC_GRAD_NORM, METRIC_TOKENS, METRIC_APPLIED, METRIC_SCALE, METRIC_Z_LOSS, METRIC_ROUTER_LOSS, METRICS };
 
 /* Dynamic loss scaling (Micikevicius et al., "Mixed Precision Training", 2018): halved after a step whose gradient is not finite,
  * doubled after SCALE_AGE applied ones in a row. */
@@ -40,13 +40,15 @@ typedef struct UpdateOptions {
   double clip;           /* 0: none */
   double nominal_tokens; /* what the micro-steps were seeded with: of the global batch */
   double z_loss;         /* its factor; 0: none */
-  int shard, replicate;  /* axes of the mesh */
+  ModelRouterLosses router;
+  int shard, replicate; /* axes of the mesh */
 } UpdateOptions;
 
 /* first: the carried sums start here.  logits: verify wants them.  nominal_tokens 0: no gradients.  states: which parameters are
  * frozen, and whether the loss is scaled. */
 typedef struct MicroOptions {
   double nominal_tokens, z_loss; /* z_loss: its factor, 0: none */
+  ModelRouterLosses router;
   bool first, logits;
   const StateTable *states;
 } MicroOptions;

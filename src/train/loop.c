@@ -25,6 +25,7 @@ static void step_tell(Run *run, int64_t step, const StepResult *result) {
                      .grad_norm = result->grad_norm,
                      .lr = run->open_lr,
                      .z_loss = result->z_loss,
+                     .router_loss = result->router_loss,
                      .seconds = result->seconds,
                      .skipped = run_skipped(result),
                      .memory_gib = run_memory(run),

@@ -182,6 +182,14 @@ bool setup_segments(const Config *c, const ModelConfig *model) {
   return c->data.packing;
 }
 
+static ModelRouterLosses router_losses(const Config *c, const ModelConfig *model) {
+  bool given = config_given(c, "train.router_aux_loss");
+  double balance = given ? c->train.router_aux_loss : model->router.told ? model->router.aux_loss : 0;
+  const char *key = given && balance > 0 ? "train.router_aux_loss" : c->train.router_z_loss > 0 ? "train.router_z_loss" : NULL;
+  if (key && !model->experts) config_fail(c, key, "0, or a model with experts", "there is no router in this model");
+  return (ModelRouterLosses){balance, c->train.router_z_loss};
+}
+
 EngineOptions setup_options(const Config *c, const ModelConfig *model, int threads) {
   bool exchanges = c->device.kind == DEVICE_KIND_CUDA && c->gpu.reductions == GATHERS_COPY;
   return (EngineOptions){
@@ -192,6 +200,7 @@ EngineOptions setup_options(const Config *c, const ModelConfig *model, int threa
       .adam = {c->train.beta1, c->train.beta2, c->train.eps, c->train.weight_decay},
       .clip = c->train.grad_clip,
       .z_loss = c->train.z_loss,
+      .router = router_losses(c, model),
       .moments = types[c->precision.moments],
       .seed = (uint64_t)c->run.seed,
       .choices = {.forget = forgets[c->memory.recompute.choice],

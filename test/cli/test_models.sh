@@ -53,6 +53,34 @@ test_a_z_loss_is_told_beside_the_loss_and_the_same_on_any_ranks() {
   expect_equal "$(field_of d step z_loss)" ''
 }
 
+# A micro-batch of two sequences has the same losses on whichever rank in whichever pass.  At first all experts are about as likely.
+test_losses_on_routers_are_means_over_micro_batches() {
+  write_run
+  sed -i '/^model/d' t.yaml
+  local losses=(model.config="$srcdir/test/golden/mixtral" train.router_aux_loss=0.5 train.router_z_loss=0.25)
+  train 1 $plain run.folder=a "${losses[@]}" train.micro_batch_size=2
+  train 3 $plain run.folder=b "${losses[@]}" train.micro_batch_size=2 parallel.strategy=full_shard memory.recompute=block
+  train 1 $plain run.folder=c "${losses[@]}" train.micro_batch_size=12
+  expect_close a b
+  near "$(field_of a step router_loss | head -1)" "$(awk 'BEGIN { print 0.5 * 2 + 0.25 * log(4) ^ 2 }')" 0.02
+  near "$(field_of b step router_loss | tail -1)" "$(field_of a step router_loss | tail -1)" 1e-5
+  ! near "$(field_of c step router_loss | tail -1)" "$(field_of a step router_loss | tail -1)" 1e-5
+}
+
+test_losses_on_routers_are_the_configs_or_the_keys() {
+  write_run
+  fails 2 1 train.router_z_loss=0.1
+  grep -q 'there is no router in this model' err && grep -q 'argument.*train.router_z_loss' err
+  fails 2 1 train.router_aux_loss=0.1
+  sed -i '/^model/d; s/10 steps/1 steps/' t.yaml
+  mkdir m
+  sed 's/"output_router_logits": false/"output_router_logits": true/' "$srcdir/test/golden/mixtral/config.json" > m/config.json
+  train 1 $plain run.folder=a model.config=m
+  near "$(field_of a step router_loss)" 0.002 0.02
+  train 1 $plain run.folder=b model.config=m train.router_aux_loss=0
+  expect_equal "$(field_of b step router_loss)" ''
+}
+
 # GPT-2's class drops a tenth everywhere unless told otherwise.
 test_dropout_within_attention_is_refused_and_the_rest_is_the_configs() {
   write_run
