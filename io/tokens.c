@@ -207,6 +207,7 @@ static bool map_file(File *f, int fd, const TokensAsk *ask, Why *why) {
     megatron_close(&f->index);
     return false;
   }
+  madvise(map, f->nbytes, MADV_RANDOM); /* ask_for asks for more */
   f->map = map;
   return true;
 }
@@ -345,9 +346,16 @@ static int64_t copy_any(const unsigned char *at, int64_t n, uint64_t vocab, int3
   }
 }
 
+/* Rows come from anywhere: a disk reads what is asked for and nothing around it, all of it at once. */
+static void ask_for(const unsigned char *at, size_t nbytes) {
+  uintptr_t page = (uintptr_t)sysconf(_SC_PAGESIZE), begin = (uintptr_t)at & ~(page - 1);
+  if (nbytes >= page) madvise((void *)begin, (uintptr_t)at + nbytes - begin, MADV_WILLNEED); /* which is all the same if it fails */
+}
+
 /* Ids from … from+n-1 of one file. */
 static bool copy_ids(const Tokens *t, const File *f, int64_t from, int64_t n, int32_t *out, Why *why) {
   const unsigned char *at = f->map + f->header + from * f->width;
+  ask_for(at, (size_t)n * (size_t)f->width);
   int64_t good = copy_any(at, n, (uint64_t)t->vocab, out, f->width);
   if (good == n) return true;
   uint64_t id = 0;
