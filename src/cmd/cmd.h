@@ -32,6 +32,7 @@ int cmd_check(int argc, char **argv);
 int cmd_ckpt(int argc, char **argv);
 int cmd_config(int argc, char **argv);
 int cmd_detokenize(int argc, char **argv);
+int cmd_eval(int argc, char **argv);
 int cmd_export(int argc, char **argv);
 int cmd_generate(int argc, char **argv);
 int cmd_help(int argc, char **argv);

@@ -56,6 +56,19 @@ const Command commands[] = {
      false, cmd_ckpt},
     {"profile", "after", "RUN_FOLDER [--rank N] [--rows N]",
      "where the time of the steps went that profile.steps has recorded, by kind, program and step", false, cmd_profile},
+    {"eval", "after",
+     "MODEL --text FILE [--window N] [--stride N] [--field NAME] | MODEL --choices FILE.jsonl [--add-special-tokens] "
+     "  [--json] [--each FILE] [section.key=value ...]",
+     "what a model (a run's folder, a step's or a Hugging Face folder) thinks of a text: nats a token, bits a byte, perplexity; "
+     "*.jsonl: "
+     "a document a line, its text in the field NAME (text); windows of N tokens (the model's positions, at most 2048) go on by "
+     "half "
+     "a "
+     "window, or --stride; or of multiple-choice questions: acc and acc_norm (by bytes) as HellaSwag and ARC are scored, from "
+     "lines "
+     "{\"context\", \"choices\", \"label\"} or those sets' own fields; --each: a line of JSON a document or question; --json: the "
+     "result as an object",
+     true, cmd_eval},
     {"generate", "after",
      "MODEL [--prompt TEXT ...] [--prompts FILE] [--tokens N] [--temperature T] [--top-k K] [--top-p P] [--seed S] [--stop TEXT "
      "...] "

@@ -165,10 +165,12 @@ void metrics_eval(Metrics *m, const EvalEvent *e) {
   text_printf(&out, ",\"tokens\":%lld", (long long)e->tokens);
   add_known(&out, "seconds", e->seconds);
   end_take(m, &out);
-  Text tag = {0};
-  text_printf(&tag, "eval/%s", e->name);
-  tensorboard_add(m->board, e->step, &(Scalar){tag.at, e->loss}, 1);
-  text_close(&tag);
+  Text loss = {0}, bits = {0};
+  text_printf(&loss, "eval/%s", e->name);
+  text_printf(&bits, "bits_per_byte/%s", e->name);
+  tensorboard_add(m->board, e->step, (Scalar[]){{loss.at, e->loss}, {bits.at, e->bits_per_byte}}, e->bits_per_byte > 0 ? 2 : 1);
+  text_close(&loss);
+  text_close(&bits);
 }
 
 void metrics_save(Metrics *m, const SaveEvent *e) {

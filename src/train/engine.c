@@ -182,6 +182,11 @@ StateRank engine_rank(const Engine *e) {
 
 const Job *engine_job(const Engine *engine) { return engine->job; }
 
+void engine_shape(const Engine *engine, int64_t *sequences, int64_t *positions) {
+  *sequences = engine->options.sequences;
+  *positions = engine->options.positions;
+}
+
 int64_t engine_vocab(const Engine *engine) { return engine->options.model.vocab; }
 
 int engine_order(const Engine *e, int programs[ENGINE_STEP]) {

@@ -40,7 +40,8 @@ void engine_close(Engine *engine);
 const StateTable *engine_states(const Engine *engine);
 StateRank engine_rank(const Engine *engine); /* this rank's place among those that hold states */
 const Job *engine_job(const Engine *engine);
-int64_t engine_vocab(const Engine *engine); /* of a row of logits */
+void engine_shape(const Engine *engine, int64_t *sequences, int64_t *positions); /* of a batch */
+int64_t engine_vocab(const Engine *engine);                                      /* of a row of logits */
 /* The programs of a step in the order in which they run, those between the first and the last micro-step once; their number. */
 enum { ENGINE_STEP = 4 };
 int engine_order(const Engine *engine, int programs[ENGINE_STEP]);

@@ -308,7 +308,7 @@ static void board_write(void) {
   metrics_step(m, &speed, &e);
   metrics_close(m);
   m = metrics_open(check_folder(), 150, NULL);
-  metrics_eval(m, &(EvalEvent){.step = 151, .name = "web", .loss = 1.5, .tokens = 5, .seconds = 1});
+  metrics_eval(m, &(EvalEvent){.step = 151, .name = "web", .loss = 1.5, .bits_per_byte = 0.5, .tokens = 5, .seconds = 1});
   metrics_close(m);
 }
 
@@ -318,7 +318,7 @@ TEST(a_tensorboard_file_reads_back_with_its_checksums) {
   board_describe(check_folder(), &text);
   EXPECT_TEXT(text.at, "version 1:train/loss=2.5 1:train/grad_norm=0.5 1:train/lr=0.25 1:perf/tokens_per_second=4 "
                        "300:train/loss=nan 300:train/grad_norm=0.5 300:train/lr=0.25 \n"
-                       "version start 151 151:eval/web=1.5 \n");
+                       "version start 151 151:eval/web=1.5 151:bits_per_byte/web=0.5 \n");
   text_close(&text);
 }
 
