@@ -7,9 +7,10 @@
 #include <fcntl.h>
 #include <inttypes.h>
 #include <string.h>
-#include <sys/mman.h>
 #include <sys/stat.h>
 #include <unistd.h>
+
+#include "io/mapped.h"
 
 enum { MAGIC = 9, HEADER = 34, VERSION_AT = 9, TYPE_AT = 17, SEQUENCES_AT = 18, BOUNDS_AT = 26, LENGTH = 4, PLACE = 8, BOUND = 8 };
 
@@ -95,11 +96,12 @@ bool try_megatron_open(const char *path, uint64_t ids_bytes, MegatronIndex *x, W
   int fd = open(path, O_RDONLY | O_CLOEXEC);
   if (fd < 0) return why_not(why, "%s: %s", path, strerror(errno));
   bool there = !fstat(fd, &info) && S_ISREG(info.st_mode) && info.st_size;
-  void *map = there ? mmap(NULL, (size_t)info.st_size, PROT_READ, MAP_SHARED, fd, 0) : MAP_FAILED;
-  int error = errno;
+  if (there)
+    x->map = mapped_open(path, fd, (size_t)info.st_size, why);
+  else
+    why_not(why, "%s: no plain file with something in it", path);
   close(fd);
-  if (map == MAP_FAILED) return why_not(why, "%s: %s", path, there ? strerror(error) : "no plain file with something in it");
-  x->map = map;
+  if (!x->map) return false;
   x->nbytes = (size_t)info.st_size;
   if (check_header(x, path, why) && check_size(x, path, why) && check_ends(x, path, ids_bytes, why)) return true;
   megatron_close(x);
@@ -107,7 +109,7 @@ bool try_megatron_open(const char *path, uint64_t ids_bytes, MegatronIndex *x, W
 }
 
 void megatron_close(MegatronIndex *x) {
-  if (x->map) munmap((void *)x->map, x->nbytes);
+  mapped_close(x->map, x->nbytes);
   x->map = NULL;
 }
 

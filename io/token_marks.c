@@ -6,10 +6,10 @@
 #include <inttypes.h>
 #include <stdlib.h>
 #include <string.h>
-#include <sys/mman.h>
 #include <sys/stat.h>
 #include <unistd.h>
 
+#include "io/mapped.h"
 #include "io/tokens.h"
 #include "src/base/arena.h"
 
@@ -38,9 +38,8 @@ static bool map_marks(const char *path, int fd, int64_t n, TokenMarks *marks, Wh
                    " ids, a byte each is wanted\nhelp: one of the two was cut short or is another's; copy both again",
                    path, (long long)info.st_size, n);
   if (!n) return true;
-  void *map = mmap(NULL, (size_t)n, PROT_READ, MAP_SHARED, fd, 0);
-  if (map == MAP_FAILED) return why_not(why, "%s: mmap: %s", path, strerror(errno));
-  marks->map = map;
+  marks->map = mapped_open(path, fd, (size_t)n, why);
+  if (!marks->map) return false;
   marks->nbytes = (size_t)n;
   return true;
 }
@@ -60,7 +59,7 @@ bool try_token_marks_open(const char *path, int64_t n, bool wanted, TokenMarks *
 }
 
 void token_marks_close(TokenMarks *m) {
-  if (m->map) munmap((void *)m->map, m->nbytes);
+  mapped_close(m->map, m->nbytes);
   m->map = NULL;
 }
 

@@ -16,6 +16,7 @@
 #include <unistd.h>
 
 #include "io/h5_tokens.h"
+#include "io/mapped.h"
 #include "io/megatron.h"
 #include "io/token_file.h"
 #include "io/token_marks.h"
@@ -201,19 +202,18 @@ static bool map_file(File *f, int fd, const TokensAsk *ask, Why *why) {
   if (!good) return false;
   f->nbytes = (size_t)info.st_size;
   if (!f->nbytes) return true;
-  void *map = mmap(NULL, f->nbytes, PROT_READ, MAP_SHARED, fd, 0);
-  if (map == MAP_FAILED) {
-    why_not(why, "%s: mmap: %s", f->path, strerror(errno));
+  const void *map = mapped_open(f->path, fd, f->nbytes, why);
+  if (!map) {
     megatron_close(&f->index);
     return false;
   }
-  madvise(map, f->nbytes, MADV_RANDOM); /* ask_for asks for more */
+  madvise((void *)map, f->nbytes, MADV_RANDOM); /* ask_for asks for more */
   f->map = map;
   return true;
 }
 
 static void close_file(File *f) {
-  if (f->map) munmap((void *)f->map, f->nbytes);
+  mapped_close(f->map, f->nbytes);
   megatron_close(&f->index);
   token_marks_close(&f->marks);
 }

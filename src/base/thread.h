@@ -4,7 +4,7 @@
 
 #include <pthread.h>
 
-/* Ends the job when it cannot.  Signals are the job's thread's. */
+/* Ends the job when it cannot.  Signals are the job's thread's, but for a thread's own faults. */
 void thread_start(pthread_t *thread, void *(*body)(void *self), void *self);
 
 #endif

@@ -154,6 +154,35 @@ TEST(what_is_wrong_with_a_row_is_told_when_it_is_asked_for) {
   arena_close(arena);
 }
 
+/* By whoever reads: here a thread. */
+TEST(a_file_that_is_cut_short_while_it_is_read_is_named) {
+  Arena *arena = arena_open();
+  uint8_t *marks = arena_alloc(arena, 60000);
+  memset(marks, TOKEN_COUNTS, 60000);
+  write_file("a.bin", marks, 900);
+  CHECK(!truncate(in_folder("a.bin"), 1024 + 2 * 60000) && !truncate(in_folder("a.mask"), 60000)); /* several pages */
+  int32_t header[3] = {20240520, 1, 60000};
+  FILE *f = fopen(in_folder("a.bin"), "r+");
+  CHECK(f && fwrite(header, sizeof header, 1, f) == 1 && !fclose(f));
+  const Config *c = config_file(arena, "a.bin", "");
+  for (int marked = 0; marked < 2; marked++) {
+    const char *name = in_folder(marked ? "a.mask" : "a.bin");
+    Data *data = data_open(arena, c, NULL, VOCAB);
+    struct stat info;
+    CHECK(!stat(name, &info));
+    EXPECT_FAIL(FAIL_MACHINE, marked ? "a.mask: cannot be read at byte " : "a.bin: cannot be read at byte ", {
+      Prefetch *p = prefetch_open(arena, data, c, 2, 2, 1);
+      CHECK(!truncate(name, 2));
+      for (int64_t i = 0; i < 1000; i++) prefetch_take(p, 2 * i);
+    });
+    data_close(data);
+    CHECK(!truncate(name, info.st_size));
+    f = fopen(in_folder("a.bin"), "r+");
+    CHECK(f && fwrite(header, sizeof header, 1, f) == 1 && !fclose(f));
+  }
+  arena_close(arena);
+}
+
 /* --- marks ------------------------------------------------------------------------------------------------------------------- */
 
 TEST(labels_whose_mark_says_so_are_ignored) {
