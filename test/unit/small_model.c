@@ -48,3 +48,20 @@ void small_folder_close(void) { CHECK(try_tree_remove(folder, NULL)); }
 Dev *small_device(const char *kind, bool interpreted, int threads) {
   return dev_open(&(DevOptions){.kind = kind, .compiler = interpreted ? "none" : compiler, .cache = folder, .threads = threads});
 }
+
+SmallRun small_run_open(const char *kind, const EngineOptions *o) {
+  SmallRun r = {.arena = arena_open(), .dev = small_device(kind, o->interpreted, o->choices.threads), .comm = comm_self()};
+  r.mesh = mesh_open(r.comm, (int[MESH_AXES]){1, 1, 1, 1, 1});
+  r.engine = engine_open(r.arena, r.dev, r.comm, r.mesh, o);
+  engine_start(r.engine);
+  engine_init(r.engine, 3);
+  return r;
+}
+
+void small_run_close(SmallRun *r) {
+  engine_close(r->engine);
+  mesh_close(r->mesh);
+  comm_close(r->comm);
+  dev_close(r->dev);
+  arena_close(r->arena);
+}

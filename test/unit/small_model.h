@@ -22,4 +22,15 @@ const char *small_folder(void);
  * the time. */
 Dev *small_device(const char *kind, bool interpreted, int threads);
 
+/* An engine alone, started, with initial weights, on such a device; what lives as long as it is in the arena. */
+typedef struct SmallRun {
+  Arena *arena;
+  Dev *dev;
+  Comm *comm;
+  Mesh *mesh;
+  Engine *engine;
+} SmallRun;
+SmallRun small_run_open(const char *kind, const EngineOptions *o);
+void small_run_close(SmallRun *run);
+
 #endif

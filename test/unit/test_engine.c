@@ -176,13 +176,8 @@ TEST(recomputation_changes_no_bit_in_16_bits_either) {
 TEST(a_loss_scale_finds_itself) {
   EngineOptions o = options();
   o.choices.compute = DT_F16;
-  Arena *arena = arena_open();
-  Dev *dev = small_device("cpu", false, 2);
-  Comm *comm = comm_self();
-  Mesh *mesh = mesh_open(comm, (int[MESH_AXES]){1, 1, 1, 1, 1});
-  Engine *engine = engine_open(arena, dev, comm, mesh, &o);
-  engine_start(engine);
-  engine_init(engine, 3);
+  SmallRun run = small_run_open("cpu", &o);
+  Engine *engine = run.engine;
   EXPECT(engine_scalar(engine, "loss_scale") == SCALE_FIRST);
   double scale = 0x1p40;
   int applied = 0, skipped = 0;
@@ -208,11 +203,7 @@ TEST(a_loss_scale_finds_itself) {
   }
   EXPECT(engine_update(engine, 99, 1e-2).applied && engine_scalar(engine, "loss_scale") == 2 * scale);
   EXPECT(engine_scalar(engine, "scale_age") == 0);
-  engine_close(engine);
-  mesh_close(mesh);
-  comm_close(comm);
-  dev_close(dev);
-  arena_close(arena);
+  small_run_close(&run);
 }
 
 TEST(recomputation_changes_no_bit_of_the_interpreter) {
@@ -313,25 +304,17 @@ TEST(moments_in_16_bits_take_float32_to_nearest_and_give_it_back) {
   o.passes = 1;
   o.choices.compute = DT_BF16;
   for (int apart = 0; apart < 2; apart++) {
-    Arena *arena = arena_open();
-    Dev *dev = small_device(apart ? "apart" : "cpu", false, 2);
-    Comm *comm = comm_self();
-    Mesh *mesh = mesh_open(comm, (int[MESH_AXES]){1, 1, 1, 1, 1});
-    Engine *engine = engine_open(arena, dev, comm, mesh, &o);
-    engine_start(engine);
+    SmallRun run = small_run_open(apart ? "apart" : "cpu", &o);
+    Engine *engine = run.engine;
     int unit = 0;
     while (engine_states(engine)->units[unit].n < N) unit++;
-    float *back = arena_array(arena, float, N);
+    float *back = arena_array(run.arena, float, N);
     engine_put(engine, SLOT_V, unit, FIRST, N - FIRST, make_thirds, NULL);
     engine_read(engine, SLOT_V, unit, 0, N, back);
     int64_t wrong = 0;
     for (int64_t i = 0; i < N; i++) wrong += back[i] != (i < FIRST ? 0 : dtype_round(DT_BF16, (float)(i - FIRST) / 3));
     EXPECT(wrong == 0);
-    engine_close(engine);
-    mesh_close(mesh);
-    comm_close(comm);
-    dev_close(dev);
-    arena_close(arena);
+    small_run_close(&run);
   }
 }
 
@@ -343,18 +326,13 @@ TEST(initial_weights_have_the_models_deviation) {
   o.model.hidden = 64;
   o.model.init_std = 0.03;
   o.interpreted = true;
-  Arena *arena = arena_open();
-  Dev *dev = small_device("cpu", true, 1);
-  Comm *comm = comm_self();
-  Mesh *mesh = mesh_open(comm, (int[MESH_AXES]){1, 1, 1, 1, 1});
-  Engine *engine = engine_open(arena, dev, comm, mesh, &o);
-  engine_start(engine);
-  engine_init(engine, 7);
+  SmallRun run = small_run_open("cpu", &o);
+  Engine *engine = run.engine;
   const StateTable *states = engine_states(engine);
   for (int p = 0; p < states->nparams; p++) {
     int64_t n = shape_size(&states->params[p].shape);
     double sum = 0, squares = 0, size = (double)n;
-    float *w = arena_array(arena, float, n);
+    float *w = arena_array(run.arena, float, n);
     engine_param(engine, p, w);
     for (int64_t i = 0; i < n; i++) sum += w[i], squares += (double)w[i] * w[i];
     if (states->params[p].shape.rank == 1) {
@@ -365,11 +343,7 @@ TEST(initial_weights_have_the_models_deviation) {
     EXPECT(fabs(sum / size) < 4 * 0.03 / sqrt(size));
     EXPECT(fabs(squares / size - variance) < 4 * variance * sqrt(2 / size));
   }
-  engine_close(engine);
-  mesh_close(mesh);
-  comm_close(comm);
-  dev_close(dev);
-  arena_close(arena);
+  small_run_close(&run);
 }
 
 /* --- packing -------------------------------------------------------------------------------------------------------------- */
@@ -400,12 +374,8 @@ static Packed packed_step(Arena *arena, bool segments, int passes, int from, int
   EngineOptions o = small_options(&(SmallModel){3, 101, 4, 6}, SEQUENCES / passes, POSITIONS, passes, 1);
   o.segments = segments;
   o.clip = 0;
-  Dev *dev = small_device("cpu", false, 2);
-  Comm *comm = comm_self();
-  Mesh *mesh = mesh_open(comm, (int[MESH_AXES]){1, 1, 1, 1, 1});
-  Engine *engine = engine_open(arena, dev, comm, mesh, &o);
-  engine_start(engine);
-  engine_init(engine, 3);
+  SmallRun run = small_run_open("cpu", &o);
+  Engine *engine = run.engine;
   int32_t ids[TOKENS], labels[TOKENS], starts[TOKENS];
   for (int r = 0; r < SEQUENCES; r++)
     fill_documents(r, from, to, ids + r * POSITIONS, labels + r * POSITIONS, starts + r * POSITIONS);
@@ -428,10 +398,7 @@ static Packed packed_step(Arena *arena, bool segments, int passes, int from, int
     n += shape_size(&states->params[p].shape);
   }
   for (int64_t i = 0; i < n; i++) packed.grad[i] *= (float)counted; /* it was the mean's */
-  engine_close(engine);
-  mesh_close(mesh);
-  comm_close(comm);
-  dev_close(dev);
+  small_run_close(&run);
   return packed;
 }
 

@@ -52,13 +52,9 @@ static Stepped step(Arena *arena, const Lot *lot, int passes, DType compute) {
   o.eval = true;
   o.z_loss = 1e-3;
   o.choices.compute = compute;
-  Dev *dev = small_device("cpu", true, 1);
   o.interpreted = true;
-  Comm *comm = comm_self();
-  Mesh *mesh = mesh_open(comm, (int[MESH_AXES]){1, 1, 1, 1, 1});
-  Engine *e = engine_open(arena, dev, comm, mesh, &o);
-  engine_start(e);
-  engine_init(e, 3);
+  SmallRun run = small_run_open("cpu", &o);
+  Engine *e = run.engine;
   Stepped s;
   s.before = all_params(arena, e, &s.n);
   for (int p = 0; p < passes; p++) {
@@ -71,10 +67,7 @@ static Stepped step(Arena *arena, const Lot *lot, int passes, DType compute) {
   engine_eval_start(e);
   engine_eval_result(e, sums);
   s.eval = sums[1];
-  engine_close(e);
-  mesh_close(mesh);
-  comm_close(comm);
-  dev_close(dev);
+  small_run_close(&run);
   return s;
 }
 

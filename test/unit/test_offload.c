@@ -84,25 +84,16 @@ static bool spoilt_step_changes_nothing(Engine *engine, const EngineOptions *o) 
 
 static Trained train(const EngineOptions *o, const char *kind) {
   Trained t = {.grads = HASH};
-  Arena *arena = arena_open();
-  Dev *dev = small_device(kind, o->interpreted, 2);
-  Comm *comm = comm_self();
-  Mesh *mesh = mesh_open(comm, (int[MESH_AXES]){1, 1, 1, 1, 1});
-  Engine *engine = engine_open(arena, dev, comm, mesh, o);
+  SmallRun run = small_run_open(kind, o);
+  Engine *engine = run.engine;
   t.memory = job_memory(engine_job(engine));
-  engine_start(engine);
-  engine_init(engine, 3);
   for (int s = 0; s < STEPS; s++) step(engine, o, s, &t.step[s]);
   const StateTable *states = engine_states(engine);
   t.states = hash_states(engine);
   for (int u = 0; u < states->nunits; u++)
     if (!states->units[u].traits.frozen) engine_get_grad(engine, u, 0, states->units[u].local, hash_some, &t.grads);
   t.keeps = spoilt_step_changes_nothing(engine, o);
-  engine_close(engine);
-  mesh_close(mesh);
-  comm_close(comm);
-  dev_close(dev);
-  arena_close(arena);
+  small_run_close(&run);
   return t;
 }
 

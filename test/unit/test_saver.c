@@ -5,66 +5,25 @@
 #include <string.h>
 #include <sys/resource.h>
 
-#include "src/base/file.h"
 #include "src/base/rng.h"
 #include "src/base/text.h"
 #include "src/train/saver.h"
 #include "test/check.h"
+#include "test/unit/small_model.h"
 
 enum { SEQUENCES = 2, POSITIONS = 12, TOKENS = SEQUENCES * POSITIONS, VOCAB = 61 };
 
-static char cache[64];
-BEFORE_ALL {
-  const char *folder = getenv("TMPDIR");
-  snprintf(cache, sizeof cache, "%.40s/saver.XXXXXX", folder ? folder : "/tmp");
-  CHECK(mkdtemp(cache));
-}
-AFTER_ALL { try_tree_remove(cache, NULL); }
+BEFORE_ALL { small_folder_open(); }
+AFTER_ALL { small_folder_close(); }
 
 static EngineOptions options(void) {
-  EngineOptions o = {.sequences = SEQUENCES, .positions = POSITIONS, .passes = 1, .clip = 0.5, .train = true};
-  CHECK(model_preset("llama-5m", &o.model));
-  o.nominal_tokens = TOKENS;
-  o.adam = (AdamW){0.9, 0.95, 1e-8, 0.1};
-  o.choices = (Choices){.units_alive = 2, .matmul = "auto", .threads = 1, .offload = {.moments = HOME_HOST}};
-  o.model.layers = 1;
-  o.model.vocab = VOCAB;
-  o.model.hidden = 24;
-  o.model.intermediate = 40;
-  o.model.heads = 4;
-  o.model.kv_heads = 2;
-  o.model.head_dim = 6;
-  o.model.init_std = 0.1;
+  EngineOptions o = small_options(&(SmallModel){1, VOCAB, 4, 6}, SEQUENCES, POSITIONS, 1, 1);
+  o.choices.threads = 1;
+  o.choices.offload.moments = HOME_HOST;
   return o;
 }
 
-typedef struct Trainer {
-  Arena *arena;
-  Dev *dev;
-  Comm *comm;
-  Mesh *mesh;
-  Engine *engine;
-} Trainer;
-
-static Trainer trainer_open(const EngineOptions *o, const char *kind) {
-  Trainer t = {.arena = arena_open(), .comm = comm_self()};
-  t.dev = dev_open(&(DevOptions){.kind = kind, .compiler = "cc", .cache = cache, .threads = 1});
-  t.mesh = mesh_open(t.comm, (int[MESH_AXES]){1, 1, 1, 1, 1});
-  t.engine = engine_open(t.arena, t.dev, t.comm, t.mesh, o);
-  engine_start(t.engine);
-  engine_init(t.engine, 3);
-  return t;
-}
-
-static void trainer_close(Trainer *t) {
-  engine_close(t->engine);
-  dev_close(t->dev);
-  mesh_close(t->mesh);
-  comm_close(t->comm);
-  arena_close(t->arena);
-}
-
-static void passes(Trainer *t, int step) {
+static void passes(SmallRun *t, int step) {
   int32_t ids[TOKENS], labels[TOKENS];
   Rng rng = rng_make((uint64_t)step, RNG_TEST, "tokens", 0);
   for (int i = 0; i < TOKENS; i++) {
@@ -75,7 +34,7 @@ static void passes(Trainer *t, int step) {
   engine_micro(t->engine, 0);
 }
 
-static void step(Trainer *t, int step) {
+static void step(SmallRun *t, int step) {
   passes(t, step);
   engine_update(t->engine, step, 1e-2);
 }
@@ -102,7 +61,7 @@ static void expect_same_saves(const EngineOptions *o, const char *kind) {
   char waits[4200], beside[4200];
   snprintf(waits, sizeof waits, "%s/%s-waits", check_folder(), kind);
   snprintf(beside, sizeof beside, "%s/%s-beside", check_folder(), kind);
-  Trainer t = trainer_open(o, kind);
+  SmallRun t = small_run_open(kind, o);
   Saver *saver = saver_open(t.arena, t.comm, t.dev, states_copy_open(t.arena, t.engine, true), (SaverKeep){9, 0});
   EXPECT(try_saver_ready(saver, t.comm, &why));
   for (int s = 1; s <= 5; s += 2) {
@@ -120,7 +79,7 @@ static void expect_same_saves(const EngineOptions *o, const char *kind) {
     EXPECT(result.ok == (s != 3) && saver_over(saver) == saver_asked(saver) && saver_asked(saver) == s / 2 + 1);
   }
   saver_close(saver);
-  trainer_close(&t);
+  small_run_close(&t);
   EXPECT(same_steps(waits, 1, beside, 1) && same_steps(waits, 5, beside, 5) && !same_steps(waits, 1, waits, 5));
   char dropped[4300];
   snprintf(dropped, sizeof dropped, "%s/step-00000003", beside);
@@ -156,7 +115,7 @@ TEST(a_copy_without_memory_is_no_error) {
   Why why = {""};
   struct rlimit all, little = {16 << 20, RLIM_INFINITY};
   if (!has_few_addresses()) return;
-  Trainer t = trainer_open(&o, "cpu");
+  SmallRun t = small_run_open("cpu", &o);
   StatesCopy *copy = states_copy_open(t.arena, t.engine, true);
   CHECK(!getrlimit(RLIMIT_AS, &all));
   little.rlim_max = all.rlim_max;
@@ -166,5 +125,5 @@ TEST(a_copy_without_memory_is_no_error) {
   CHECK(!setrlimit(RLIMIT_AS, &all));
   EXPECT(!ready && *why.text);
   saver_close(saver);
-  trainer_close(&t);
+  small_run_close(&t);
 }
