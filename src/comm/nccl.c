@@ -44,7 +44,6 @@ typedef struct Nccl {
   cudaStream_t compute;
   Lane lanes[MESH_AXES * LANES]; /* by axis, then kind; of groups with more than one rank */
   uint32_t *words;               /* of the lanes; the host's memory */
-  uint32_t *numbers;             /* 0, 1, 2, …; the GPU's */
   uint32_t *zero;                /* what meetings sum; the GPU's */
   Peers *peers;                  /* NULL: nothing is shared */
   int nops;
@@ -183,16 +182,10 @@ static void version_check(void) {
          version / 10000, version / 100 % 100);
 }
 
-static void numbers_open(Nccl *nccl) {
-  size_t nbytes = (2 * OPS_MOST + 1) * sizeof *nccl->numbers;
-  uint32_t *numbers = xmalloc(nbytes);
-  for (uint32_t i = 0; i < 2 * OPS_MOST; i++) numbers[i] = i;
-  numbers[2 * OPS_MOST] = 0;
-  CUDA(cudaMalloc((void **)&nccl->numbers, nbytes));
-  nccl->zero = nccl->numbers + 2 * OPS_MOST;
-  CUDA(cudaMemcpy(nccl->numbers, numbers, nbytes, cudaMemcpyHostToDevice));
-  free(numbers);
-  nbytes = MESH_AXES * LANES * sizeof *nccl->words;
+static void words_open(Nccl *nccl) {
+  size_t nbytes = MESH_AXES * LANES * sizeof *nccl->words;
+  CUDA(cudaMalloc((void **)&nccl->zero, sizeof *nccl->zero));
+  CUDA(cudaMemset(nccl->zero, 0, sizeof *nccl->zero));
   CUDA(cudaHostAlloc((void **)&nccl->words, nbytes, cudaHostAllocMapped));
   memset(nccl->words, 0, nbytes);
 }
@@ -209,7 +202,7 @@ static void nccl_open(Mesh *mesh) {
   setenv("NCCL_LAUNCH_ORDER_IMPLICIT", "1", 0);
   setenv("NCCL_GRAPH_REGISTER", "0", 0);
   version_check();
-  numbers_open(nccl);
+  words_open(nccl);
   int least, greatest;
   CUDA(cudaDeviceGetStreamPriorityRange(&least, &greatest));
   for (int axis = 0; axis < MESH_AXES; axis++)
@@ -232,7 +225,7 @@ static void nccl_close(Mesh *mesh) {
     CUDA(cudaStreamDestroy(lane->stream));
   }
   if (nccl->words) CUDA(cudaFreeHost(nccl->words));
-  if (nccl->numbers) CUDA(cudaFree(nccl->numbers));
+  if (nccl->zero) CUDA(cudaFree(nccl->zero));
   free(nccl);
   mesh->device_own = NULL;
 }
@@ -318,9 +311,8 @@ static bool copies_nccl(CommOp *op, bool first) {
 
 /* Takes its place in the lane. */
 static void tell(const CommOp *op, uint32_t word) {
-  const Nccl *nccl = op->mesh->device_own;
   const Lane *lane = ((NcclOp *)op->own)->lane;
-  CUDA(cudaMemcpyAsync((void *)lane->word, nccl->numbers + word, sizeof word, cudaMemcpyDeviceToHost, lane->stream));
+  cuda_write_word(lane->stream, lane->word, word);
 }
 
 static void copy_must(cudaError_t error, const CommOp *op, int rank) {

@@ -67,6 +67,9 @@ void *cuda_capture_end(Dev *dev);
 void cuda_graph_launch(DevGraph *graph);
 void cuda_graph_close(DevGraph *graph);
 
+/* cuda_word.c: *at, in mapped memory of the host, becomes word behind all that the stream was given before. */
+void cuda_write_word(cudaStream_t stream, volatile uint32_t *at, uint32_t word);
+
 /* cuda_move.c: the host's memory pinned, copies beside the computing. */
 bool cuda_pin(Dev *dev, void *at, size_t nbytes, Why *why);
 void cuda_unpin(Dev *dev, void *at);
