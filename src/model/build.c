@@ -2,7 +2,6 @@
 /* The table of families and presets, the pieces that models share, and the loss. */
 #include "src/model/build.h"
 
-#include <float.h>
 #include <math.h>
 #include <stdio.h>
 #include <string.h>
@@ -41,11 +40,12 @@ int model_residual(ModelBuild *m, int x, int y) {
 
 int model_silu(Graph *g, int x) { return ir_mul(g, x, ir_unary(g, OP_SIGMOID, x)); }
 
-/* Hendrycks and Gimpel, "Gaussian Error Linear Units (GELUs)", 2016: its approximation by tanh. */
+/* Hendrycks and Gimpel, "Gaussian Error Linear Units (GELUs)", 2016: its approximation by tanh, whose (1 + tanh u) / 2 is
+ * sigmoid(2 u). */
 int model_gelu_tanh(Graph *g, int x) {
-  int cube = ir_mul(g, ir_mul(g, x, x), x);
-  int inner = ir_scale(g, ir_add(g, x, ir_scale(g, cube, 0.044715)), sqrt(2 / M_PI));
-  return ir_mul(g, ir_scale(g, x, 0.5), ir_add(g, ir_unary(g, OP_TANH, inner), ir_const(g, DT_F32, 1)));
+  double slope = 2 * sqrt(2 / M_PI);
+  int bend = ir_scale(g, ir_mul(g, x, x), 0.044715 * slope);
+  return ir_mul(g, x, ir_unary(g, OP_SIGMOID, ir_mul(g, x, ir_add(g, bend, ir_const(g, DT_F32, slope)))));
 }
 
 static int mean(Graph *g, int x) {
@@ -60,11 +60,12 @@ int model_rmsnorm(Graph *g, int x, int weight, double eps) {
   return ir_mul(g, ir_mul(g, x, scale), weight);
 }
 
-/* Ba, Kiros and Hinton, "Layer Normalization", 2016. */
+/* Ba, Kiros and Hinton, "Layer Normalization", 2016.  Where the mean moves, the sum of squares around it does not: its gradient
+ * there is 0, and is not computed. */
 int model_layernorm(Graph *g, int x, int weight, int bias, double eps) {
-  int centred = ir_sub(g, x, mean(g, x));
-  int scale = ir_unary(g, OP_RSQRT, ir_add(g, mean(g, ir_mul(g, centred, centred)), ir_const(g, DT_F32, eps)));
-  return ir_add(g, ir_mul(g, ir_mul(g, centred, scale), weight), bias);
+  int middle = mean(g, x), from_middle = ir_sub(g, x, ir_unary(g, OP_STOP, middle));
+  int scale = ir_unary(g, OP_RSQRT, ir_add(g, mean(g, ir_mul(g, from_middle, from_middle)), ir_const(g, DT_F32, eps)));
+  return ir_add(g, ir_mul(g, ir_mul(g, ir_sub(g, x, middle), scale), weight), bias);
 }
 
 static int input(Graph *g, const char *name, Shape shape) {
@@ -159,6 +160,7 @@ int model_logits(Graph *g, const ModelNodes *model) { return model_linear(g, mod
 /* Libraries are several times slower at matrices of 16-bit numbers whose rows do not begin at multiples of 16 bytes, as rows of
  * 50,257 logits would: the head gets rows of zeros up to a multiple of so many. */
 enum { LOGITS_GRAIN = 8 };
+#define NO_LOGIT -1e38
 
 static int padded_head(Graph *g, int head) {
   Shape s = graph_node(g, head)->shape;
@@ -170,13 +172,14 @@ static int padded_head(Graph *g, int head) {
   return padded;
 }
 
-/* (rows,V) logits, and columns behind them that no token has: they are as small as a number can be, so that exp makes 0 of them. */
+/* (rows,V) logits, and columns behind them that no token has: so far below all others that exp makes 0 of them.  They are the
+ * product's bias, so that nothing asks each logit where it is. */
 static int padded_logits(Graph *g, int hidden, int head, int64_t vocab) {
-  int logits = model_linear(g, hidden, head, -1);
-  Shape s = graph_node(g, logits)->shape;
-  if (s.dim[1] == vocab) return logits;
-  int is_token = ir_binary(g, OP_LT, ir_iota(g, DT_I32, s, 1), ir_const(g, DT_I32, (double)vocab));
-  return ir_select(g, is_token, logits, ir_const(g, DT_F32, -FLT_MAX));
+  int64_t rest = graph_node(g, head)->shape.dim[0] - vocab;
+  if (!rest) return model_linear(g, hidden, head, -1);
+  int parts[] = {ir_broadcast(g, ir_const(g, DT_F32, 0), SHAPE(vocab)),
+                 ir_broadcast(g, ir_const(g, DT_F32, NO_LOGIT), SHAPE(rest))};
+  return model_linear(g, hidden, head, ir_concat(g, parts, 2, 0));
 }
 
 /* Softmax cross-entropy of rows lo to hi (hi - lo, 1), 0 where nothing is counted.  The maximum only keeps exp in range, so no
