@@ -13,7 +13,6 @@
 typedef struct Maker {
   Arena *arena;
   const Config *config;
-  Comm *comm;
   const char *folder;
   TokenizeOptions options;
   const Tokenizer *tokenizer; /* NULL: another rank makes the files */
@@ -71,7 +70,7 @@ static Chat *open_chat(const Maker *m) {
 
 ChatFiles *chat_files(Arena *arena, const Config *c, Comm *comm, const char *folder, int64_t vocab) {
   if (!wants_files(c)) return NULL;
-  Maker m = {.arena = arena, .config = c, .comm = comm, .folder = folder};
+  Maker m = {.arena = arena, .config = c, .folder = folder};
   bool mine = comm_rank(comm) == 0;
   Text warnings = {0};
   Tokenizer *t = mine ? data_open_tokenizer(c, vocab, &warnings) : NULL;

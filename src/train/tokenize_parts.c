@@ -10,6 +10,7 @@
 
 #include "src/base/fail.h"
 #include "src/base/hash.h"
+#include "src/config/config.h"
 #include "src/train/tokenize_parts.h"
 
 static bool ends_in(const char *path, const char *end) {
@@ -26,7 +27,7 @@ static void refuse_packed(const char *path) {
 
 static void add_file(Arena *arena, Sources *sources, const char *path, const struct stat *info, bool lines) {
   refuse_packed(path);
-  bool json = ends_in(path, ".jsonl") || ends_in(path, ".ndjson");
+  bool json = config_is_json(path);
   Source s = {.path = arena_strdup(arena, path),
               .size = info->st_size,
               .changed = (int64_t)info->st_mtim.tv_sec * 1000000000 + info->st_mtim.tv_nsec,

@@ -3,6 +3,7 @@
 # What run files ask of models and data, on GPUs: test/gpu/check_models.sh FOLDER, which holds hpctrain and hpctrain_cuda.so.
 #   packing, dropout, a z-loss, all of them, and a vocabulary whose logits are padded: in float32 losses are a CPU's, in bf16 near them,
 #   on one GPU and on all; twice the same bits
+#   the same of conversations, a row each and packed
 #   two documents packed have the token-weighted mean of each one's loss
 #   folders of other programs: imported, trained and exported; what comes out has the loss of the run that it came from
 . "$(dirname "$0")/gpu_case.sh"
@@ -36,6 +37,24 @@ write_run 'preset: llama-5m' 128 $steps 16 4 'checkpoint: {every: none}'
 sed -E 's/("vocab_size": *)320/\1321/' "$golden/gpt2/config.json" > odd.json
 write_run 'config: odd.json' 64 $steps 16 4 'checkpoint: {every: none}'
 compared odd-vocabulary $dropout $z_loss
+
+# Conversations of many lengths, each a row or several packed into one, of which answers alone count.
+conversations() {
+  local i
+  for i in $(seq 400); do
+    printf '{"prompt": "%s", "completion": "%s"}\n' "$(head -c $((i * i % 67 + 1)) <(tail -c "+$((i * 40))" text) | tr '\n' ' ')" \
+      "$(head -c $((i * 31 % 90)) <(tail -c "+$((i * 70))" text) | tr '\n' ' ')"
+  done
+}
+conversations > chats.jsonl
+chats="data.train=chats.jsonl data.format=chat data.chat_template=llama2 data.train_on_inputs=false data.tokenizer=$golden/tokenizers/llama2-style.json"
+write_run 'vocab_size: 1024, hidden_size: 256, num_hidden_layers: 2, num_attention_heads: 4, intermediate_size: 512' 128 $steps 16 4 \
+  'checkpoint: {every: none}'
+# shellcheck disable=SC2086
+{
+  compared conversations $chats
+  compared packed-conversations $chats data.packing=true
+}
 
 # Documents of 300 and 213 bytes, the last of which is the only end of a line.
 document() { printf '%s\n' "$(tr '\n' ' ' < text | tail -c "+$1" | head -c $(($2 - 1)))"; }
