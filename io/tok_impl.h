@@ -71,7 +71,7 @@ typedef struct StageType {
   const char *type, *keys; /* its name, and the members that it may have beside, with spaces between */
 } StageType;
 
-/* Normalizers, pre_tokenizers, decoders. */
+/* Normalizers, pre_tokenizers, decoders, post_processors. */
 typedef struct StageKind {
   const char *what, *members; /* "normalizer"; where a Sequence has its stages: "normalizers" */
   int n;
@@ -152,6 +152,9 @@ void decodes_close(Decodes *decodes);
 /* Appends the text of tokens, whose spellings lie in a row: token i ends at ends[i].  False: a pattern gave up, or a text became
  * too long; out is as it was. */
 bool try_decodes_apply(const Decodes *decodes, const char *spelling, const size_t *ends, int64_t n, bool raw, Text *out, Why *why);
+
+/* What comes before and behind a text; the vocabulary is known. */
+bool try_template_open(Tokenizer *t, const json_t *json, Why *why);
 
 /* The byte of a piece <0x0A>, or -1. */
 int fallback_byte(const char *at, size_t n);

@@ -330,7 +330,7 @@ static int32_t find_token(const Tokenizer *t, const TokJson *j, const char *text
   return -1;
 }
 
-/* --- roles and template ---------------------------------------------------------------------------------------------------- */
+/* --- roles ---------------------------------------------------------------------------------------------------- */
 
 /* Where no file beside tells: names by which roles usually go, the likelier first. */
 static const char *const usual[TOKENIZER_ROLES][8] = {
@@ -359,46 +359,6 @@ static void find_roles(Tokenizer *t, const TokJson *j) {
   for (int f = 0; f < 2; f++) json_decref(files[f]);
 }
 
-static bool add_template_id(const Tokenizer *t, const json_t *id, Ids *to, Why *why) {
-  json_int_t value = json_integer_value(id);
-  if (!json_is_integer(id) || value < 0 || value >= t->vocab) return why_not(why, "post_processor: an id that is none");
-  ids_add(to, &(int32_t){(int32_t)value}, 1);
-  return true;
-}
-
-static bool read_template(Tokenizer *t, const json_t *json, Why *why) {
-  const json_t *pieces = json_object_get(json, "single"), *piece, *id;
-  size_t i, k;
-  bool behind = false;
-  json_array_foreach(pieces, i, piece) {
-    const char *name = json_string_value(json_object_get(json_object_get(piece, "SpecialToken"), "id"));
-    if (json_object_get(piece, "Sequence")) {
-      behind = true;
-      continue;
-    }
-    const json_t *ids = name ? json_object_get(json_object_get(json_object_get(json, "special_tokens"), name), "ids") : NULL;
-    if (!json_is_array(ids)) return why_not(why, "post_processor: TemplateProcessing: a piece that is not understood");
-    json_array_foreach(ids, k, id) if (!add_template_id(t, id, behind ? &t->after : &t->before, why)) return false;
-  }
-  return true;
-}
-
-static bool read_post_processor(Tokenizer *t, const json_t *json, int depth, Why *why) {
-  if (!json || json_is_null(json)) return true;
-  const char *type = json_string_value(json_object_get(json, "type"));
-  const json_t *one;
-  size_t i;
-  if (!type || depth > 8) return why_not(why, "post_processor: has no type");
-  if (!strcmp(type, "ByteLevel")) return true; /* only offsets */
-  if (!strcmp(type, "TemplateProcessing")) return read_template(t, json, why);
-  if (!strcmp(type, "RobertaProcessing") || !strcmp(type, "BertProcessing"))
-    return add_template_id(t, json_array_get(json_object_get(json, "cls"), 1), &t->before, why) &&
-           add_template_id(t, json_array_get(json_object_get(json, "sep"), 1), &t->after, why);
-  if (strcmp(type, "Sequence")) return why_not(why, "post_processor '%.40s' is not known here", type);
-  json_array_foreach(json_object_get(json, "processors"), i, one) if (!read_post_processor(t, one, depth + 1, why)) return false;
-  return true;
-}
-
 /* --- the whole ------------------------------------------------------------------------------------------------------------- */
 
 static bool build(Tokenizer *t, TokJson *j, const json_t *root, Why *why) {
@@ -414,7 +374,7 @@ static bool build(Tokenizer *t, TokJson *j, const json_t *root, Why *why) {
          try_decodes_open(t->arena, json_object_get(root, "decoder"), &j->decodes, why) &&
          read_tokens(t->arena, j, json_object_get(root, "added_tokens"), why) && read_model(t, j, model, why) &&
          place_tokens(t, j, json_object_get(model, "vocab"), why) &&
-         read_post_processor(t, json_object_get(root, "post_processor"), 0, why);
+         try_template_open(t, json_object_get(root, "post_processor"), why);
 }
 
 static bool open_json(Tokenizer *t, char *bytes, size_t n, const char *pattern, Why *why) {

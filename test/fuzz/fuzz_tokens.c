@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Token files, Megatron's index, and marks.  A case's first byte says what the rest is: a token file; an index beside 28 bytes of
- * ids; bare ids of 2 bytes and a mark for each. */
+/* Token files and Megatron's index.  A case's first byte says what the rest is: a token file, or an index beside 28 bytes of ids.
+ * (Marks: fuzz_marks.c.) */
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -10,7 +10,7 @@
 #include "test/fuzz/fuzz.h"
 #include "test/megatron_index.h"
 
-enum { SHARDS = 'a', INDEXES, MARKS, KINDS = 3, IDS_BYTES = 28, MOST = 1 << 13 };
+enum { SHARDS = 'a', INDEXES, KINDS = 2, IDS_BYTES = 28, MOST = 1 << 13 };
 
 static const char *path_of(const char *name) {
   static char path[512];
@@ -18,7 +18,7 @@ static const char *path_of(const char *name) {
   return path;
 }
 
-/* What was taken can be read to its last id and mark, or one of them is told. */
+/* What was taken can be read to its last id, or one that is none is told. */
 static void read_ids(int width) {
   const char *path = path_of("x.bin");
   Tokens *t;
@@ -26,13 +26,11 @@ static void read_ids(int width) {
   if (!try_tokens_open(&path, 1, &(TokensAsk){width, INT32_MAX, "tokens"}, &t, &why)) return;
   int64_t n = tokens_n(t);
   int32_t *ids = xmalloc(sizeof *ids * (size_t)(n + 1)), *starts = xmalloc(sizeof *starts * (size_t)(n + 1));
-  uint8_t *marks = xmalloc((size_t)(n + 1));
-  bool good = try_tokens_read(t, 0, n, ids, &why), marked = try_tokens_marks(t, 0, n, marks, &why);
-  if (n > 1 && good) tokens_starts(t, 0, n - 1, 0, ids, marked ? marks : NULL, starts);
+  bool good = try_tokens_read(t, 0, n, ids, &why);
+  if (n > 1 && good) tokens_starts(t, 0, n - 1, 0, ids, NULL, starts);
   for (int64_t s = 1; n > 1 && good && s < n; s++) CHECK(starts[s] == s || starts[s] == starts[s - 1]);
   free(ids);
   free(starts);
-  free(marks);
   tokens_close(t);
 }
 
@@ -53,15 +51,10 @@ static void try_case(const uint8_t *bytes, size_t n) {
   int kind = bytes[0] % KINDS;
   bytes++, n--;
   remove(path_of("x.idx"));
-  remove(path_of("x.mask"));
   if (kind == INDEXES % KINDS) {
     fuzz_put(path_of("x.bin"), ids, sizeof ids);
     fuzz_put(path_of("x.idx"), bytes, n);
     read_index();
-  } else if (kind == MARKS % KINDS) {
-    size_t n_ids = n / 3;
-    fuzz_put(path_of("x.bin"), bytes, 2 * n_ids);
-    fuzz_put(path_of("x.mask"), bytes + 2 * n_ids, n - 2 * n_ids);
   } else {
     fuzz_put(path_of("x.bin"), bytes, n);
   }
@@ -85,8 +78,7 @@ static int make_seeds(Arena *arena, FuzzBytes seeds[FUZZ_SEEDS]) {
   shard[0] = 20240801, shard[1] = 7, shard[2] = 2;
   seeds[3] = seed_of(arena, SHARDS, shard, sizeof shard);
   seeds[4] = seed_of(arena, SHARDS, "\1\0\2\0\3\0\4\0", 8);
-  seeds[5] = seed_of(arena, MARKS, "\1\0\2\0\3\0\4\0\3\0\1\2", 12);
-  return 6;
+  return 5;
 }
 
 static const char *const words[] = {"MMIDIDX", "\xff\xff\xff\xff\xff\xff\xff\x7f", "\xff\xff\xff\x7f", NULL};

@@ -239,6 +239,46 @@ TEST(roles_go_by_the_content_of_an_added_token_not_by_what_a_normalizer_makes_of
   tokenizer_close(t);
 }
 
+TEST(a_post_processor_says_what_comes_before_and_behind_a_text) {
+#define TEMPLATE                                                                                                                   \
+  "{\"type\":\"TemplateProcessing\",\"single\":[{\"SpecialToken\":{\"id\":\"B\",\"type_id\":0}},{\"Sequence\":{\"id\":\"A\","      \
+  "\"type_id\":0}},{\"SpecialToken\":{\"id\":\"E\",\"type_id\":0}}],\"pair\":[],\"special_tokens\":{\"B\":{\"ids\":[%d]},\"E\":{"  \
+  "\"ids\":[2,1]}}}"
+  static const struct {
+    const char *text;
+    int id; /* in the text */
+    const char *before_after, *refused;
+  } cases[] = {
+      {TEMPLATE, 0, "0|2 1", NULL},
+      {"{\"type\":\"Sequence\",\"processors\":[{\"type\":\"ByteLevel\",\"trim_offsets\":false}," TEMPLATE "]}", 0, "0|2 1", NULL},
+      {"{\"type\":\"RobertaProcessing\",\"sep\":[\"e\",2],\"cls\":[\"b\",%d],\"trim_offsets\":true}", 1, "1|2", NULL},
+      {"{\"type\":\"BertProcessing\",\"sep\":[\"e\",2],\"cls\":[\"b\",%d]}", 1, "1|2", NULL},
+      {TEMPLATE, 3, NULL, "post_processor TemplateProcessing: an id that is none"},
+      {"{\"type\":\"BertProcessing\",\"sep\":[\"e\",2],\"cls\":[\"b\",%d],\"x\":1}", 1, NULL, "'x' is not known here"},
+      {"{\"type\":\"Other%d\"}", 1, NULL, "post_processor 'Other1' is not known here"}};
+  for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
+    Text json = {0}, got = {0};
+    Tokenizer *t;
+    Why why = {""};
+    text_printf(&json, "{\"post_processor\":");
+    text_printf(&json, cases[i].text, cases[i].id);
+    text_printf(&json, ",\"model\":{\"vocab\":{\"a\":0,\"b\":1,\"c\":2},\"merges\":[]}}");
+    bool ok = try_tokenizer_parse("/dev/null/tokenizer", json.at, json.n, NULL, &t, &why);
+    if (ok != !cases[i].refused || (!ok && !strstr(why.text, cases[i].refused)))
+      check_failed(__FILE__, __LINE__, "case %zu: %s", i, why.text);
+    if (ok) {
+      const Ids *parts[2];
+      tokenizer_template(t, &parts[0], &parts[1]);
+      for (int k = 0; k < 2; k++)
+        for (int64_t j = 0; j < parts[k]->n; j++) text_printf(&got, "%s%d", j ? " " : k ? "|" : "", (int)parts[k]->at[j]);
+      EXPECT_TEXT(got.at, cases[i].before_after);
+    }
+    tokenizer_close(t);
+    text_close(&json);
+    text_close(&got);
+  }
+}
+
 /* As Hugging Face's: a token among spaces that another took is there as well, unless it strips those before it. */
 TEST(added_tokens_that_are_spaces_and_take_spaces) {
   static const struct {
