@@ -132,7 +132,7 @@ static const ModelFamily *family_of(const ModelConfig *config) {
 bool model_takes_segments(const ModelConfig *config) { return !family_of(config)->absolute; }
 
 ModelNodes model_build(Graph *g, const ModelConfig *config, const ModelBatch *batch) {
-  ModelBuild m = {.g = g, .config = config, .batch = batch, .chosen = -1, .probability = -1, .router_z = -1};
+  ModelBuild m = {.g = g, .config = config, .batch = batch};
   const ModelCache *cache = &batch->cache;
   int64_t B = batch->sequences, S = batch->positions, T = B * S;
   bool extends = cache->use == CACHE_EXTEND, learns = cache->use == CACHE_NONE;

@@ -23,9 +23,9 @@ struct ModelBuild {
   VEC(int) params;
   int64_t drops;  /* places passed so far */
   int64_t caches; /* attentions passed so far */
-  /* Of experts, sums over the blocks so far, -1 before: how many tokens chose each (E), its probability (1,E), the squares of the
-   * router's log sum exp. */
-  int chosen, probability, router_z;
+  /* Of experts, by block: how many tokens chose each (1,E), the sum of its probabilities (1,E), that of the squares of the router's
+   * log sum exp (1). */
+  VEC(int) chosen, probability, router_z;
 };
 
 /* Declares a parameter and loads it. */

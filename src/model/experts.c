@@ -38,22 +38,23 @@ static void count_routes(ModelBuild *m, const Route *route, int probability, int
   Graph *g = m->g;
   int64_t E = m->config->experts;
   int chosen = ir_sub(g, ir_slice(g, route->offsets, 0, 1, E + 1), ir_slice(g, route->offsets, 0, 0, E));
-  m->chosen = add_to(g, m->chosen, ir_cast(g, DT_F32, chosen));
-  m->probability = add_to(g, m->probability, ir_reduce(g, OP_SUM, probability, 0));
-  m->router_z = add_to(g, m->router_z, ir_sum_all(g, ir_mul(g, lse, lse)));
+  vec_push(g->arena, &m->chosen, ir_reshape(g, ir_cast(g, DT_F32, chosen), SHAPE(1, E)));
+  vec_push(g->arena, &m->probability, ir_reduce(g, OP_SUM, probability, 0));
+  vec_push(g->arena, &m->router_z, ir_reshape(g, ir_sum_all(g, ir_mul(g, lse, lse)), SHAPE(1)));
 }
 
-/* The probability of each of a token's choices, as (T,1) columns that add up to 1. */
-static void weights_of(ModelBuild *m, const Route *route, int probability, int *weights) {
+/* The probability of each of a token's choices, made to add up to 1: (T·k,1), by pair. */
+static int weights_of(ModelBuild *m, const Route *route, int probability) {
   Graph *g = m->g;
-  int64_t k = m->config->experts_per_token;
-  int expert = ir_iota(g, DT_I32, graph_node(g, probability)->shape, 1), sum = -1;
+  int64_t T = graph_node(g, probability)->shape.dim[0], k = m->config->experts_per_token;
+  int expert = ir_iota(g, DT_I32, graph_node(g, probability)->shape, 1), sum = -1, *weights = arena_array(g->arena, int, k);
   for (int64_t j = 0; j < k; j++) {
     int is = ir_binary(g, OP_EQ, expert, ir_slice(g, route->expert, 1, j, j + 1));
     weights[j] = ir_reduce(g, OP_SUM, ir_select(g, is, probability, ir_const(g, DT_F32, 0)), 1);
     sum = add_to(g, sum, weights[j]);
   }
   for (int64_t j = 0; j < k; j++) weights[j] = ir_div(g, weights[j], sum);
+  return ir_reshape(g, ir_concat(g, weights, (int)k, 1), SHAPE(T * k, 1));
 }
 
 static Route route_tokens(const Block *b, int x, int *weights) {
@@ -62,36 +63,36 @@ static Route route_tokens(const Block *b, int x, int *weights) {
   int top = ir_unary(g, OP_STOP, ir_reduce(g, OP_MAXIMUM, logits, 1)), powers = ir_unary(g, OP_EXP, ir_sub(g, logits, top));
   int sum = ir_reduce(g, OP_SUM, powers, 1), probability = ir_div(g, powers, sum);
   Route route = ir_route(g, probability, b->m->config->experts_per_token);
-  weights_of(b->m, &route, probability, weights);
+  *weights = weights_of(b->m, &route, probability);
   count_routes(b->m, &route, probability, ir_add(g, top, ir_unary(g, OP_LOG, sum)));
   return route;
 }
 
+/* A pair's weight is put to what the expert's second product reads, not to what that gives: in a kernel that is there anyway. */
 int model_experts(ModelBuild *m, const char *unit, const char *name, int x) {
   const ModelConfig *c = m->config;
   Graph *g = m->g;
   Block b = {m, unit, name};
   int64_t T = graph_node(g, x)->shape.dim[0], C = c->hidden, F = c->intermediate, k = c->experts_per_token;
-  int *weights = arena_array(g->arena, int, k), sum = -1;
-  Route route = route_tokens(&b, x, weights);
-  int rows = ir_take(g, x, route.order, route.inverse, k);
+  int weights, sum = -1;
+  Route route = route_tokens(&b, x, &weights);
+  int rows = ir_take(g, x, route.order, route.inverse, k), weight = ir_take(g, weights, route.order, route.inverse, 1);
   int gate_up = ir_grouped(g, rows, expert_weights(&b, (const char *const[]){"w1", "w3"}, 2, F, C), true, route.offsets);
   int inner = ir_mul(g, model_silu(g, ir_slice(g, gate_up, 1, 0, F)), ir_slice(g, gate_up, 1, F, 2 * F));
-  int out = ir_grouped(g, inner, expert_weights(&b, (const char *const[]){"w2"}, 1, C, F), true, route.offsets);
+  int down = expert_weights(&b, (const char *const[]){"w2"}, 1, C, F);
+  int out = ir_grouped(g, ir_mul(g, inner, weight), down, true, route.offsets);
   int pairs = ir_reshape(g, ir_take(g, out, route.inverse, route.order, 1), SHAPE(T, k, C));
-  for (int64_t j = 0; j < k; j++) {
-    int one = ir_reshape(g, ir_slice(g, pairs, 1, j, j + 1), SHAPE(T, C));
-    sum = add_to(g, sum, ir_mul(g, one, weights[j]));
-  }
+  for (int64_t j = 0; j < k; j++) sum = add_to(g, sum, ir_reshape(g, ir_slice(g, pairs, 1, j, j + 1), SHAPE(T, C)));
   return sum;
 }
 
 void model_router_losses(ModelBuild *m, ModelNodes *model) {
   const ModelConfig *c = m->config;
   Graph *g = m->g;
-  if (m->chosen < 0) return;
+  if (!c->experts) return;
   double rows = (double)(c->layers * m->batch->sequences * m->batch->positions);
-  int both = ir_mul(g, ir_reshape(g, m->chosen, SHAPE(1, c->experts)), m->probability);
-  model->balance = ir_scale(g, ir_sum_all(g, both), (double)c->experts / (rows * rows));
-  model->router_z = ir_scale(g, m->router_z, 1 / rows);
+  int chosen = ir_reduce(g, OP_SUM, ir_concat(g, m->chosen.at, m->chosen.n, 0), 0);
+  int probability = ir_reduce(g, OP_SUM, ir_concat(g, m->probability.at, m->probability.n, 0), 0);
+  model->balance = ir_scale(g, ir_sum_all(g, ir_mul(g, chosen, probability)), (double)c->experts / (rows * rows));
+  model->router_z = ir_scale(g, ir_sum_all(g, ir_concat(g, m->router_z.at, m->router_z.n, 0)), 1 / rows);
 }

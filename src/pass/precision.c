@@ -100,7 +100,8 @@ static bool is_param(const Graph *g, const Node *x) {
 static void make(Precision *p, int node) {
   const Node *x = graph_node(p->g, node);
   OpKind kind = op_table[x->op].kind;
-  bool short_form = p->compute != DT_F32 && x->dtype == DT_F32;
+  bool one_a_row = x->op == OP_TAKE && x->shape.dim[1] == 1; /* weights of rows, which are no operands */
+  bool short_form = p->compute != DT_F32 && x->dtype == DT_F32 && !one_a_row;
   if (x->op == OP_KEEP && !short_form) {
     p->whole[node] = p->whole[x->in[0]];
   } else if (x->op == OP_KEEP) {

@@ -65,6 +65,7 @@ static void add_preset(CudaKernels *kernels, const char *preset, int64_t positio
   EXPECT(model_preset(preset, &o.model));
   if (o.positions > o.model.max_positions) o.positions = o.model.max_positions;
   if (more) o.dropout = (ModelDropout){0.1, 0.1}, o.z_loss = 1e-4;
+  if (o.model.experts) o.router = (ModelRouterLosses){0.02, 1e-3};
   o.adam = (AdamW){0.9, 0.95, 1e-8, 0.1};
   o.clip = 1;
   o.moments = moments;
