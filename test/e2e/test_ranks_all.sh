@@ -1,0 +1,21 @@
+#!/bin/bash
+# SPDX-License-Identifier: Apache-2.0
+# Sixty-four ranks on whatever cores there are.
+. "$(dirname "$0")/../check.sh"
+. "$(dirname "$0")/ranks_case.sh"
+
+test_64_ranks_start_alike_train_and_stop() {
+  [ "$slowdown" = 1 ] || { echo "note  nothing is loaded before a sanitizer" >&2; return 0; }
+  starts_alike 4 64
+}
+
+test_64_ranks_save_and_fewer_go_on() {
+  write_run
+  expect_run 0 mpi 64 timeout $((300 * slowdown)) "$hpctrain" t.yaml run.folder=a train.global_batch_size=64sequences checkpoint.every=1steps
+  expect_run 0 "$hpctrain" ckpt verify a
+  expect_run 0 mpi 4 timeout $((60 * slowdown)) "$hpctrain" t.yaml run.folder=a train.global_batch_size=64sequences checkpoint.every=1steps \
+    train.duration=3steps parallel.strategy=shard_opt
+  expect_out '^done +3 of 3 steps'
+}
+
+check_main "$@"
