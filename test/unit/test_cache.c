@@ -101,6 +101,29 @@ TEST(each_position_has_the_logits_of_the_whole_sequence) {
   }
 }
 
+static int32_t largest(const float *logits) {
+  int32_t best = 0;
+  for (int32_t i = 1; i < VOCAB; i++)
+    if (logits[i] > logits[best]) best = i;
+  return best;
+}
+
+TEST(greedy_ids_are_those_without_a_cache) {
+  EngineOptions o = options("qwen3");
+  Asked a = asked_open("cpu", &o);
+  int32_t kept[KEPT], whole[KEPT], next[SLOTS] = {0}, at[SLOTS] = {0};
+  make_ids(2, kept);
+  memcpy(whole, kept, sizeof whole);
+  for (int i = FIRST; i < PROMPT; i++) whole[i] = largest(engine_fill(a.engine, 0, whole, i));
+  kept[FIRST] = largest(engine_fill(a.engine, 2, kept, FIRST));
+  for (int i = FIRST; i < PROMPT - 1; i++) {
+    next[2] = kept[i], at[2] = i;
+    kept[i + 1] = largest(engine_extend(a.engine, next, at) + 2 * VOCAB);
+  }
+  EXPECT(!memcmp(kept, whole, sizeof(int32_t[PROMPT])));
+  asked_close(&a);
+}
+
 /* In 16 bits the cache holds what attention would have read. */
 TEST(sixteen_bits_are_those_of_the_whole_sequence) {
   EngineOptions o = options("llama");
