@@ -13,6 +13,7 @@ typedef enum RngPurpose {
   RNG_SAMPLE = 3,
   RNG_DROPOUT = 4,
   RNG_ROUND = 5,
+  RNG_FILE_SAMPLE = 6,
   RNG_TEST = 100
 } RngPurpose;
 

@@ -292,6 +292,7 @@ int64_t data_peek(const Data *d, int32_t **ids) {
   return n;
 }
 
+int data_trains(const Data *d) { return d->n_trains; }
 int data_sets(const Data *d) { return d->n_trains + d->n_vals; }
 const Tokens *data_files(const Data *d, int set) {
   return set < d->n_trains ? d->train[set].tokens : d->val[set - d->n_trains].tokens;

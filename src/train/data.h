@@ -74,9 +74,15 @@ int64_t data_val_bytes(const Data *data, int val, int64_t n, const int32_t *byte
 /* For people, a line each: files with marks, documents as rows; "" where there is nothing to say. */
 void data_marks(const Data *data, Text *out);
 
+/* The training files as checkpoints know them, a line each; for one rank.  same: whether those of such a list are still there with
+ * the same bytes, as far as samples tell (io/file_sample.h); false: told says which file is not.  is: data_list's, of now. */
+void data_list(const Data *data, Text *out);
+bool data_list_same(const Data *data, const char *was, const char *is, Text *told);
+
 /* For data_text.c.  The first row's ids, the caller's, and their number; the files of all sets, training and validation. */
 int64_t data_peek(const Data *data, int32_t **ids);
 int data_sets(const Data *data);
+int data_trains(const Data *data); /* of them, the first */
 const Tokens *data_files(const Data *data, int set);
 
 #endif

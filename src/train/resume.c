@@ -81,6 +81,15 @@ static void check_model(const Run *run, const Ckpt *ckpt) {
               help, "the model cannot change in a run; from the checkpoint's to this one:\n%s", changes.at);
 }
 
+/* Files may lie elsewhere; what they hold may not change.  A checkpoint of before there was such a list has none. */
+static void check_files(const Run *run, const Ckpt *ckpt) {
+  const char *was = ckpt_text(ckpt, run->arena, "data");
+  Text told = {0};
+  if (was && !data_list_same(run->data, was, run->data_files, &told))
+    config_fail(run->config, "data.train", help, "the training data cannot change in a run: %s", told.at);
+  text_close(&told);
+}
+
 /* Paths and format may be told otherwise where they mean as many tokens. */
 static void check_data(const Run *run, const Ckpt *ckpt, const Config *was) {
   const DataSets *a = &was->data.train, *b = &run->config->data.train;
@@ -105,6 +114,7 @@ static void check_data(const Run *run, const Ckpt *ckpt, const Config *was) {
     config_fail(run->config, "data.train", help, "the mixture cannot change in a run: the checkpoint has %s, now it is %s",
                 *was_text ? was_text : "none", *is ? is : "none");
   text_close(&mixture);
+  if (run_speaks(run)) check_files(run, ckpt);
 }
 
 /* Of these what they come to was compared. */

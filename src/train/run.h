@@ -55,6 +55,7 @@ typedef struct Run {
   const Members *members; /* its parameters */
   Batch batch;
   Data *data;
+  const char *data_files; /* data_list, on the rank that speaks */
   Prefetch *prefetch;
   Tokenizer *tokenizer;   /* data.tokenizer, on the rank that speaks; NULL: none */
   int32_t *token_bytes;   /* vocab; NULL: not known yet */

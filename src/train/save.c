@@ -76,7 +76,8 @@ static void words_open(const Run *run, Words *w) {
   const CkptText own[] = {{"config", run->config_text},
                           {"model", run->model_text},
                           {"choices", job_choices(engine_job(run->engine))},
-                          {"history", w->history.at ? w->history.at : ""}};
+                          {"history", w->history.at ? w->history.at : ""},
+                          {"data", run->data_files ? run->data_files : ""}};
   int n_own = sizeof own / sizeof *own;
   CkptText *texts = arena_array(arena, CkptText, n_own + run->n_papers);
   memcpy(texts, own, sizeof own);

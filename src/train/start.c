@@ -100,6 +100,12 @@ static void open_data(Run *run) {
       chat_files(run->arena, c, run->comm, arena_printf(run->arena, "%s/data", c->run.folder), run->model.vocab);
   run->data = data_open(run->arena, c, made, run->model.vocab);
   comm_agree(run->comm, data_hash(run->data), "the sizes of the data files");
+  if (run_speaks(run)) {
+    Text files = {0};
+    data_list(run->data, &files);
+    run->data_files = arena_strdup(run->arena, files.at);
+    text_close(&files);
+  }
   Text warnings = {0};
   if (run_speaks(run)) run->tokenizer = data_tokenizer(run->data, c, run->model.vocab, &warnings);
   warn_lines(run, &warnings);

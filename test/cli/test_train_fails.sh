@@ -127,7 +127,13 @@ test_another_run_is_not_gone_on_with() {
   expect_err '^error: the training data cannot change in a run: the checkpoint has data\.bin'
   fails 2 2 $plain checkpoint.resume=absent run.folder=b
   expect_err '^error: there is no checkpoint in absent'
+  printf x | dd of=data.bin bs=1 seek=2000 conv=notrunc status=none
+  fails 2 2 $plain
+  expect_err '^error: the training data cannot change in a run: .*data\.bin has other bytes than in the checkpoint: as many, [0-9]+; it was last written at 20'
+  expect_err 'train: data\.bin'
+  cp other.bin data.bin
   cmp kept.yaml run/run.yaml && [ ! -e run/attempts/2 ] # a refused attempt is none
+  train 2 $plain train.stop_after=3steps
 }
 
 # Of the table's keys each that is fixed, and none that is not.
