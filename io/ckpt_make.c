@@ -127,6 +127,7 @@ static bool check_limit(const CkptWriter *w, int number) {
 /* HDF5 makes the file in memory, since after a metadata write that failed it can neither close the file nor end in peace. */
 static bool make_file(const CkptWriter *w, int number) {
   char path[64];
+  ckpt_tell_doing(w, "making", w->files[number]);
   if (!check_limit(w, number)) return false;
   int memory = memfd_create(CKPT_FILE, MFD_CLOEXEC);
   if (memory < 0) return why_not(w->why, "memfd_create: %s", strerror(errno));
@@ -143,6 +144,7 @@ static bool make_file(const CkptWriter *w, int number) {
 }
 
 bool ckpt_make_files(CkptWriter *w) {
+  ckpt_tell_doing(w, "making", w->aside);
   if (!try_folder_make(w->save->folder, w->why)) return false;
   ckpt_remove_remains(w);
   bool ok = try_folder_make(w->aside, w->why);

@@ -64,6 +64,7 @@ static bool write_piece(CkptWriter *w, hid_t dataset, hid_t space, int tensor, c
 static bool write_tensor(CkptWriter *w, hid_t file, int tensor) {
   const CkptTensor *t = &w->save->tensors[tensor];
   if (!t->n_pieces) return true;
+  ckpt_tell_doing(w, "writing", w->files[w->file[tensor]]);
   hid_t dataset = H5Dopen2(file, t->path, H5P_DEFAULT), space = dataset < 0 ? -1 : H5Dget_space(dataset);
   bool ok = space >= 0;
   errno = 0;
@@ -103,6 +104,7 @@ bool ckpt_write_pieces(CkptWriter *w) {
   ok = opened && ckpt_all_agree(w, ok);
   bool flush = ok; /* all ranks, or none */
   for (int f = 0; f < w->n_files && files[f] >= 0; f++) {
+    ckpt_tell_doing(w, "flushing", w->files[f]);
     if (flush && H5Fflush(files[f], H5F_SCOPE_GLOBAL) < 0 && ok) ok = h5_why(w->why, w->files[f]);
     if (H5Fclose(files[f]) < 0 && ok) ok = h5_why(w->why, w->files[f]);
   }
@@ -155,6 +157,7 @@ static void take_direct(void *self, int64_t first, int64_t left, const void *fro
   for (const char *at = from; nbytes && !d->failed;) {
     size_t room = CUT - (size_t)(offset % CUT), n = nbytes < room ? nbytes : room;
     f->crc32c = crc32c(f->crc32c, at, n);
+    ckpt_tell_doing(d->writer, "writing", d->writer->files[file]);
     if (!fd_write_at(fd, at, n, offset)) write_failed(d, file, d->writer->save->tensors[f->item->tensor].path);
     (void)sync_file_range(fd, offset, (off_t)n, SYNC_FILE_RANGE_WRITE); /* where that cannot be, the flush has more to do */
     at += n;
@@ -212,6 +215,7 @@ static bool write_mine(CkptWriter *w, Item *items) {
   if (!d.failed) write_by_threads(&d, w->save->threads);
   w->n_hashes = d.n;
   for (int f = 0; f < w->n_files; f++) {
+    if (d.fds[f] >= 0) ckpt_tell_doing(w, "flushing", w->files[f]);
     if (d.fds[f] >= 0 && !d.failed && fsync(d.fds[f])) write_failed(&d, f, "fsync");
     if (d.fds[f] >= 0 && close(d.fds[f]) && !d.failed) write_failed(&d, f, "close");
   }

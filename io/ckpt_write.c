@@ -17,6 +17,10 @@
 #include "src/base/file.h"
 #include "src/base/hash.h"
 
+void ckpt_tell_doing(const CkptWriter *w, const char *what, const char *path) {
+  comm_doing(w->comm, true, "%s %s", what, path + strlen(w->save->folder) + 1); /* "step-00000010.tmp/model.h5" */
+}
+
 bool ckpt_all_agree(CkptWriter *w, bool ok) { return !comm_any_reason(w->comm, !ok, w->why->text, sizeof w->why->text); }
 
 /* --- which file ----------------------------------------------------------------------------------------------------------- */
@@ -116,7 +120,11 @@ static bool take_name(const CkptWriter *w) {
 
 static bool commit(const CkptWriter *w, const CkptHash *hash, int64_t n) {
   bool ok = true;
-  for (int i = 0; ok && i < w->n_files; i++) ok = try_sync(w->files[i], w->why);
+  for (int i = 0; ok && i < w->n_files; i++) {
+    ckpt_tell_doing(w, "flushing", w->files[i]);
+    ok = try_sync(w->files[i], w->why);
+  }
+  ckpt_tell_doing(w, "committing", w->aside);
   ok = ok && write_manifest(w, hash, n) && try_sync(w->aside, w->why) && take_name(w);
   if (!ok) return false;
   ckpt_remove_remains(w);

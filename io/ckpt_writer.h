@@ -22,6 +22,9 @@ typedef struct CkptWriter {
   Why *why;
 } CkptWriter;
 
+/* For who watches over hangs: what this rank does with a file of the step, or with its folder.  From any thread; a sign of life. */
+void ckpt_tell_doing(const CkptWriter *w, const char *what, const char *path);
+
 /* True when all ranks were successful; else why is the same on all. */
 bool ckpt_all_agree(CkptWriter *w, bool ok);
 

@@ -126,7 +126,6 @@ Comm *comm_beside(const Comm *comm) {
   CHECK(!comm->beside);
   beside->beside = true;
   beside->control_started = beside->collect_started = false;
-  beside->watch = NULL;
   beside->transport->beside(beside);
   return beside;
 }

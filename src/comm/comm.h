@@ -86,12 +86,14 @@ const void *comm_collect_over(Comm *comm, bool wait);
 
 /* From here to comm_close a thread a rank watches (all ranks call).  Where a collective is waited for longer than `timeout`
  * seconds it ends the job, with the ranks that have not come there and what they do instead; so it does where a rank gives no
- * sign of life for as long.  Does nothing on a single rank. */
+ * sign of life for as long.  Does nothing on a single rank.  Again: with another timeout from here on, 0: no more. */
 void comm_watch(Comm *comm, double timeout);
 /* What this rank's thread does besides collectives, until the next call; "": nothing in particular.  patient: the others wait
- * for that 15 times as long. */
+ * for that 15 times as long.  Of comm_beside's: the thread that has it, by which its rank is judged while the job's thread waits
+ * for that (comm_await_beside); each call is a sign that it goes on, from any thread. */
 void comm_doing(Comm *comm, bool patient, const char *format, ...) __attribute__((format(printf, 3, 4)));
-void comm_step(Comm *comm, int64_t step); /* begins */
+void comm_await_beside(Comm *beside, bool waits); /* the job's thread: from here on, and until here */
+void comm_step(Comm *comm, int64_t step);         /* begins */
 
 /* --- mesh --------------------------------------------------------------------------------------------------------------- */
 

@@ -64,7 +64,7 @@ struct Comm {
   MPI_Request collect_request;
   bool collect_started;
   double waited;       /* seconds in collectives of the host */
-  struct Watch *watch; /* NULL: nobody watches */
+  struct Watch *watch; /* NULL: nobody watches; of comm_beside's the job's */
   double watched;      /* its timeout */
   bool beside;         /* comm_beside's */
   bool planned;        /* there are no other ranks: their nodes would hold local_size each, in order */

@@ -4,8 +4,9 @@
  * All ranks come to the same collectives in the same order, so of those that wait in no collective the ones that have come to
  * fewer than somebody waits for are missing there.  A GPU tells only which collective it is in: who is in none is missing.
  * What ranks tell is of different moments, up to half a timeout apart: who has done something since is not to blame.
- * Somebody who said that it may take long (a save, a compilation) is excused for PATIENT times the timeout.  A rank that says
- * nothing has been stopped, or its node is gone. */
+ * Somebody who said that it may take long (a save, a compilation) is excused for PATIENT times the timeout; where threads beside
+ * the job are waited for, the ones that do something are to blame, not those that wait for them.  A rank that says nothing has been
+ * stopped, or its node is gone. */
 #include "src/comm/watch.h"
 
 enum { NAMED = 8 };                /* missing ranks that are named */
@@ -16,13 +17,26 @@ typedef struct Case {
   int n;
   double timeout;
   const Beat *first; /* who waits too long, for the earliest collective; NULL: nobody does */
+  bool all_idle;     /* all wait for others' threads */
+  bool idle_long;    /* somebody has for too long */
 } Case;
 
 static bool is_quiet(const Case *c, int r) { return c->ranks[r].silent > c->timeout / 2; }
 
 static bool is_overdue(const Case *c, int r) {
   const Hearing *h = &c->ranks[r];
-  return h->silent > SILENT * c->timeout || (!h->beat.waiting && h->beat.patient && h->beat.busy > PATIENT * c->timeout);
+  if (h->silent > SILENT * c->timeout) return true;
+  if (h->beat.waiting || h->beat.busy <= PATIENT * c->timeout) return false;
+  return h->beat.idle ? c->all_idle : h->beat.patient || c->idle_long;
+}
+
+static void find_idle(Case *c) {
+  c->all_idle = true;
+  for (int r = 0; r < c->n; r++) {
+    const Beat *b = &c->ranks[r].beat;
+    c->all_idle &= b->idle;
+    c->idle_long |= b->idle && b->busy > PATIENT * c->timeout;
+  }
 }
 
 static bool goes_on(const Case *c, int r) { return c->ranks[r].beat.busy < c->timeout / 2; }
@@ -40,6 +54,7 @@ static const Beat *find_first(const Case *c) {
 /* behind: those alone that have not come to the collective. */
 static bool is_missing(const Case *c, int r, bool behind) {
   const Beat *b = &c->ranks[r].beat;
+  if (b->idle && !c->all_idle && !is_quiet(c, r)) return false;
   if (is_overdue(c, r)) return true;
   if (!c->first) return false;
   if (is_quiet(c, r)) return true;
@@ -106,9 +121,10 @@ static void print_all(const Case *c, const char (*nodes)[NODE_NAME], Text *out) 
 }
 
 bool watch_judge(const Hearing *ranks, int n, const char (*nodes)[NODE_NAME], double timeout, Text *out) {
-  Case c = {ranks, n, timeout, NULL};
+  Case c = {ranks, n, timeout, NULL, false, false};
   bool behind = true, blame = false;
   c.first = find_first(&c);
+  find_idle(&c);
   bool all = c.first && c.first->waited > 2 * timeout;
   for (int r = 0; r < n; r++) all &= !goes_on(&c, r);
   int missing = count_missing(&c, behind, &blame);

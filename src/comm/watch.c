@@ -27,12 +27,13 @@ static const double LEAVING = 0.002;          /* the same at the end */
 static const double SECOND_LATER = 1; /* seconds: rank 0 has spoken by then, and a job whose rank 0 hangs ends in time, too */
 static const char object[] = "the watch of the job";
 
-/* What the job's thread writes. */
+/* What the job's thread writes, or the one beside it. */
 typedef struct Now {
   uint64_t entered, waiting;
   int64_t step;
   int32_t patient;
-  uint32_t changes; /* of step and doing */
+  uint32_t changes; /* of step, doing and awaits */
+  bool awaits;      /* the job's: the one beside */
   const char *collective;
   char doing[sizeof((Beat){0}).doing];
 } Now;
@@ -42,16 +43,16 @@ struct Watch {
   MPI_Comm channel;
   double timeout, every;
   pthread_t thread;
-  pthread_mutex_t lock; /* of now, mesh and leaving */
+  pthread_mutex_t lock; /* of now, aside, mesh, timeout and leaving */
   pthread_cond_t left;
-  Now now;
+  Now now, aside;
   const Mesh *mesh; /* whose device tells of its collectives; NULL: none */
   bool leaving;
   /* The thread's own. */
   double clock, calm; /* calm: it judges nobody until then */
   Beat mine;
-  uint32_t changes;
-  double changed;                        /* when anything did last */
+  uint32_t changes, aside_changes;
+  double changed, aside_changed;         /* when anything did last */
   int watchers[WATCHERS], nwatchers, me; /* me: which of them this rank is, or -1 */
   Beat out[WATCHERS];
   bool said[WATCHERS]; /* that this rank tells nothing more */
@@ -69,11 +70,13 @@ struct Watch {
 static void lock(Watch *w) { CHECK(pthread_mutex_lock(&w->lock) == 0); }
 static void unlock(Watch *w) { CHECK(pthread_mutex_unlock(&w->lock) == 0); }
 
+static Now *now_of(const Comm *comm) { return comm->beside ? &comm->watch->aside : &comm->watch->now; }
+
 uint64_t watch_enter(Comm *comm) {
   Watch *w = comm->watch;
   if (!w) return 0;
   lock(w);
-  uint64_t number = ++w->now.entered;
+  uint64_t number = ++now_of(comm)->entered;
   unlock(w);
   return number;
 }
@@ -82,8 +85,8 @@ void watch_wait(Comm *comm, uint64_t number, const char *what) {
   Watch *w = comm->watch;
   if (!w) return;
   lock(w);
-  w->now.waiting = number;
-  w->now.collective = what;
+  now_of(comm)->waiting = number;
+  now_of(comm)->collective = what;
   unlock(w);
 }
 
@@ -111,9 +114,19 @@ void comm_doing(Comm *comm, bool patient, const char *format, ...) {
   va_list args;
   lock(w);
   va_start(args, format);
-  vsnprintf(w->now.doing, sizeof w->now.doing, format, args);
+  Now *now = now_of(comm);
+  vsnprintf(now->doing, sizeof now->doing, format, args);
   va_end(args);
-  w->now.patient = patient;
+  now->patient = patient;
+  now->changes++;
+  unlock(w);
+}
+
+void comm_await_beside(Comm *beside, bool waits) {
+  Watch *w = beside->watch;
+  if (!w) return;
+  lock(w);
+  w->now.awaits = waits;
   w->now.changes++;
   unlock(w);
 }
@@ -128,6 +141,24 @@ void comm_step(Comm *comm, int64_t step) {
 }
 
 /* --- a look ----------------------------------------------------------------------------------------------------------------- */
+
+/* Where the job's thread waits for the one beside it, that one tells how this rank is: since when it has not gone on may be from
+ * before anybody waited for it. */
+static void look_aside(Watch *w) {
+  Beat *is = &w->mine;
+  lock(w);
+  const Now *aside = &w->aside;
+  uint32_t changes = aside->changes + 2 * (uint32_t)aside->entered + (aside->waiting != 0);
+  if (changes != w->aside_changes) w->aside_changed = w->clock;
+  w->aside_changes = changes;
+  is->idle = w->now.awaits && aside->waiting;
+  if (w->now.awaits) {
+    is->patient = true;
+    is->busy = w->clock - w->aside_changed;
+    snprintf(is->doing, sizeof is->doing, "%s", is->idle ? "waiting for the other ranks' threads" : aside->doing);
+  }
+  unlock(w);
+}
 
 /* Of the job's thread, or of the device's collectives where it is in none. */
 static void look(Watch *w) {
@@ -150,6 +181,7 @@ static void look(Watch *w) {
   if (changed) w->changed = w->clock;
   is->busy = w->clock - w->changed;
   is->waited = is->waiting ? is->busy : 0;
+  look_aside(w);
 }
 
 static bool is_sent(Watch *w, int i) {
@@ -195,7 +227,10 @@ static void judge(Watch *w) {
   w->ranks[w->comm->rank].beat = w->mine;
   w->heard[w->comm->rank] = w->clock;
   for (int r = 0; r < n; r++) w->ranks[r].silent = w->ranks[r].beat.last ? 0 : w->clock - w->heard[r];
-  if (watch_judge(w->ranks, n, (const char(*)[NODE_NAME])w->nodes, w->timeout + later, &text)) {
+  lock(w);
+  double timeout = w->timeout;
+  unlock(w);
+  if (watch_judge(w->ranks, n, (const char(*)[NODE_NAME])w->nodes, timeout + later, &text)) {
     fail_set_context(""); /* it is the job's, wherever it was seen */
     fail(FAIL_LOST, "%s", text.at);
   }
@@ -220,10 +255,13 @@ static void *watch_run(void *self) {
   double before = clock_seconds();
   for (bool over = false; !over;) {
     rest(w);
+    lock(w);
+    double every = w->every, timeout = w->timeout;
+    unlock(w);
     double now = clock_seconds(), took = now - before;
     before = now;
-    w->clock += took < 2 * w->every ? took : 2 * w->every;
-    if (took > 2 * w->every + 1) w->calm = w->clock + w->timeout; /* this process was stopped, perhaps all were */
+    w->clock += took < 2 * every ? took : 2 * every;
+    if (took > 2 * every + 1) w->calm = w->clock + timeout; /* this process was stopped, perhaps all were */
     look(w);
     over = tell(w) && w->mine.last;
     if (w->me < 0) continue;
@@ -253,14 +291,29 @@ static void start(Watch *w) {
   thread_start(&w->thread, watch_run, w);
 }
 
+static double look_every(double timeout) { return timeout / LOOKS < LOOK_MOST ? timeout / LOOKS : LOOK_MOST; }
+
+static void change(Comm *comm, double timeout) {
+  Watch *w = comm->watch;
+  if (timeout <= 0) {
+    watch_close(comm);
+    return;
+  }
+  lock(w);
+  w->timeout = comm->watched = timeout;
+  w->every = look_every(timeout);
+  unlock(w);
+}
+
 void comm_watch(Comm *comm, double timeout) {
-  CHECK(timeout > 0 && !comm->watch);
-  if (comm->transport != &comm_transport_mpi || comm->size == 1) return;
+  if (comm->watch) change(comm, timeout);
+  if (comm->watch || timeout <= 0 || comm->transport != &comm_transport_mpi || comm->size == 1) return;
   Watch *w = xmalloc(sizeof *w);
   size_t n = (size_t)comm->size;
   *w = (Watch){.comm = comm,
                .timeout = timeout,
-               .every = timeout / LOOKS < LOOK_MOST ? timeout / LOOKS : LOOK_MOST,
+               .every = look_every(timeout),
+               .aside.collective = "",
                .now.collective = "",
                .sends = {MPI_REQUEST_NULL, MPI_REQUEST_NULL},
                .receive = MPI_REQUEST_NULL,

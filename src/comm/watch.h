@@ -13,6 +13,7 @@ typedef struct Beat {
   double waited, busy;   /* how long; for how long nothing has changed */
   int64_t step;          /* 0: none yet */
   int32_t patient, last; /* what it does may take long; it tells nothing more */
+  int32_t idle;          /* what it does is to wait for others' threads, beside the job */
   char collective[96];   /* that it waits in */
   char doing[160];       /* what else it does; "": nothing in particular */
 } Beat;

@@ -57,6 +57,7 @@ static void one_save(Saver *s) {
   staging_copy(s->staging);
   if (wait_word(s, WORD_COPY) == WORD_WRITE) r.ok = try_states_copy_write(s->beside, s->copy, s->save, s->threads, &r.why);
   r.ended = clock_seconds();
+  comm_doing(s->beside, true, "removing older checkpoints");
   if (r.ok && comm_rank(s->beside) == 0 && !try_ckpt_prune(s->save->folder, s->keep.newest, s->keep.every, &why)) r.kept = why;
   pthread_mutex_lock(&s->lock);
   s->result = r;
@@ -118,6 +119,7 @@ bool try_saver_ready(Saver *s, Comm *comm, Why *why) {
 }
 
 void saver_start(Saver *s) {
+  comm_doing(s->beside, true, "copying states for a save");
   staging_start(s->staging);
   s->asked++;
   say(s, WORD_COPY);
@@ -125,10 +127,15 @@ void saver_start(Saver *s) {
 
 void saver_write(Saver *s, const StatesSave *save) {
   s->save = save;
+  comm_doing(s->beside, true, "writing checkpoint");
   say(s, save ? WORD_WRITE : WORD_LEAVE);
 }
 
-void saver_release(Saver *s) { staging_wait(s->staging); }
+void saver_release(Saver *s) {
+  comm_await_beside(s->beside, true);
+  staging_wait(s->staging);
+  comm_await_beside(s->beside, false);
+}
 
 int64_t saver_over(Saver *s) {
   pthread_mutex_lock(&s->lock);
@@ -140,9 +147,11 @@ int64_t saver_over(Saver *s) {
 int64_t saver_asked(const Saver *s) { return s->asked; }
 
 void saver_wait(Saver *s) {
+  comm_await_beside(s->beside, true);
   pthread_mutex_lock(&s->lock);
   while (s->over < s->asked) pthread_cond_wait(&s->change, &s->lock);
   pthread_mutex_unlock(&s->lock);
+  comm_await_beside(s->beside, false);
 }
 
 void saver_end(Saver *s, SaverResult *result) {

@@ -42,6 +42,9 @@ static const char *environment_by_hand(Arena *arena) {
 
 /* --- what is asked for -------------------------------------------------------------------------------------------------- */
 
+/* Seconds for which a hang is waited for until the run file has told. */
+#define BEFORE_CONFIG 120.
+
 /* Rank 0 first, so that what is wrong with the file is told once. */
 static void load_config(Run *run, int argc, char **argv) {
   Config *c = NULL;
@@ -317,10 +320,12 @@ Run *run_open(int argc, char **argv) {
   run->environment = environment_by_hand(arena);
   run->comm = comm_boot(&argc, &argv);
   run->memory_before = process_peak();
+  comm_watch(run->comm, BEFORE_CONFIG);
+  comm_doing(run->comm, false, "reading the run file");
   times.mpi = lap(&at);
   run->lines = lines_open(comm_rank(run->comm));
   load_config(run, argc, argv);
-  if (run->config->health.timeout.unit) comm_watch(run->comm, run->config->health.timeout.value);
+  comm_watch(run->comm, run->config->health.timeout.unit ? run->config->health.timeout.value : 0);
   comm_doing(run->comm, true, "starting");
   run->mesh = setup_mesh(run->config, run->comm);
   load_model(run);

@@ -70,6 +70,33 @@ END
   expect_out '^ckpt +10  .* in ([4-9]|[1-9][0-9])[0-9.]* s'
 }
 
+# Rank 1's thread in a flush that never ends, as of a file server that is gone; training went on beside it, and waits for it at its end.
+test_a_rank_whose_saver_is_stuck_is_named_with_the_file() {
+  write_run
+  build_shim dead << 'END' || return 0
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+int fsync(int fd) {
+  char link[64], path[4096] = "";
+  const char *rank = getenv("OMPI_COMM_WORLD_RANK");
+  snprintf(link, sizeof link, "/proc/self/fd/%d", fd);
+  if (rank && !strcmp(rank, "1") && readlink(link, path, sizeof path - 1) > 0 && strstr(path, "/model"))
+    for (;;) pause();
+  return fdatasync(fd);
+}
+END
+  local status=0
+  LD_PRELOAD=$PWD/dead.so timeout 100 mpirun --oversubscribe -x LD_PRELOAD -np 3 "$hpctrain" t.yaml $plain health.timeout=1.5s \
+    checkpoint.async=true checkpoint.files=2 checkpoint.every=3steps train.stop_after=5steps > out 2> err < /dev/null || status=$?
+  expect_equal "$status" 4
+  expect_out '^step +5 '
+  expect_err '^error: hang: not all of 3 ranks go on, step [0-9]+$'
+  expect_err '^   missing  rank 1 \([^)]+\): flushing step-00000003\.tmp/model-0000[12]-of-00002\.h5 for [0-9]+ s$'
+  expect_equal "$(sed -n '/^error:/,/^help:/p' err | grep -c ' rank [0-9]')" 1
+}
+
 # What it reads is mapped; where a file has become shorter the system sends a signal, and whoever handles that by waiting is
 # stuck in the read as in one of a file system that does not answer.  Rank 1 has a file of its own.
 test_a_rank_that_is_stuck_in_a_read_is_named_with_the_file() {

@@ -89,6 +89,36 @@ TEST(who_is_not_heard_of_is_missing_wherever_it_was) {
                         "   missing  rank 3 (b): not heard of for 12 s; it was in all_gather 'x'");
 }
 
+/* Threads beside the job save: one is stuck in it, the others' wait for it, and their ranks for them. */
+TEST(who_waits_for_another_ranks_thread_is_not_to_blame) {
+  Hearing ranks[N];
+  all_wait(ranks, 0);
+  for (int r = 0; r < N; r++) {
+    is_busy(&ranks[r], 5, 160 - r, "waiting for the other ranks' threads");
+    ranks[r].beat.patient = ranks[r].beat.idle = true;
+  }
+  is_busy(&ranks[2], 5, 149, "writing step-00000010.tmp/model.h5");
+  ranks[2].beat.patient = true;
+  expect_verdict(ranks, "");
+  ranks[2].beat.busy = 151;
+  expect_verdict(ranks, "hang: not all of 4 ranks go on, step 3\n"
+                        "   missing  rank 2 (b): writing step-00000010.tmp/model.h5 for 151 s");
+}
+
+TEST(where_all_wait_for_one_anothers_threads_all_are_named) {
+  Hearing ranks[N];
+  all_wait(ranks, 0);
+  for (int r = 0; r < N; r++) {
+    is_busy(&ranks[r], 5, 149, "waiting for the other ranks' threads");
+    ranks[r].beat.patient = ranks[r].beat.idle = true;
+  }
+  expect_verdict(ranks, "");
+  ranks[0].beat.busy = ranks[3].beat.busy = 151;
+  expect_verdict(ranks, "hang: not all of 4 ranks go on, step 3\n"
+                        "   missing  rank 0 (a): waiting for the other ranks' threads for 151 s\n"
+                        "            rank 3 (b): waiting for the other ranks' threads for 151 s");
+}
+
 /* It wrote a checkpoint until now; the others have not told yet that they go on. */
 TEST(who_has_just_done_something_is_not_to_blame) {
   Hearing ranks[N];
