@@ -232,8 +232,9 @@ void run_steps(Run *run) {
   End end = step_all(run);
   lines_run_end(run->lines);
   if (run_speaks(run) && end.pause) lines_note(run->lines, "%s: the run saves and ends", limit_pause(end.pause));
-  run_save_wait(run);
-  if (run->config->checkpoint.every.unit && run->saved_step != run->step && !run_save(run))
+  bool last = run->config->checkpoint.every.unit;
+  last ? run_save_wait_before(run) : run_save_wait(run);
+  if (last && run->saved_step != run->step && !run_save(run))
     fail(FAIL_MACHINE,
          "the last checkpoint of %s could not be written\nhelp: make room there, and run again: it goes on from the one before",
          run->folder->path);

@@ -206,7 +206,8 @@ void run_save_copied(Run *run);
 int64_t run_saves_over(const Run *run);
 void run_save_look(Run *run, int64_t over);
 bool run_save_under_way(const Run *run);
-bool run_save_wait(Run *run); /* for the one under way; false: it has failed */
+bool run_save_wait(Run *run);        /* for the one under way; false: it has failed */
+bool run_save_wait_before(Run *run); /* the same before another that begins at once */
 /* Before states are written by others than updates: one that waits for its step's results is not saved, any other is waited for. */
 void run_save_leave(Run *run);
 

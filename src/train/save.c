@@ -33,8 +33,9 @@ struct Saves {
   size_t nbytes;
   bool sure; /* its memory was waited for */
   bool told; /* that a save was waited for by the next */
+  bool due;  /* the next one begins as soon as this is over */
   /* Of the one under way */
-  bool under_way, released;
+  bool under_way, released, retry; /* retry: of one that failed */
   int64_t step;
   double begin, stalled; /* seconds */
   Words words;
@@ -129,10 +130,10 @@ static void plan_retry(Run *run, const Why *why) {
   run->retry_wait = run->retry_wait ? 2 * run->retry_wait : 1;
   if (run->retry_wait > most) run->retry_wait = most;
   run->retry_step = run->step + run->retry_wait;
+  if (!run_speaks(run)) return;
   const char *stays = run->saved_step >= 0 ? arena_printf(run->arena, "step-%08lld stays; ", (long long)run->saved_step) : "";
-  if (run_speaks(run))
-    lines_warn(run->lines, run->step, "no checkpoint: %s; %ssaved again at step %lld", why->text, stays,
-               (long long)run->retry_step);
+  const char *next = run->saves->due ? "now" : arena_printf(run->arena, "at step %lld", (long long)run->retry_step);
+  lines_warn(run->lines, run->step, "no checkpoint: %s; %ssaved again %s", why->text, stays, next);
 }
 
 /* A save is over, on all ranks.  What the limit on time must leave room for is all of it, not what training lost by it. */
@@ -204,6 +205,7 @@ static void begin_beside(Run *run) {
   s->step = run->step;
   s->begin = begin;
   s->stalled = 0;
+  s->retry = run->retry_wait > 0;
   run->retry_step = 0; /* this is it */
   saver_start(s->saver);
   stall(run, begin);
@@ -289,8 +291,15 @@ void run_save_leave(Run *run) {
 
 /* --- when one is due ---------------------------------------------------------------------------------------------------------- */
 
+bool run_save_wait_before(Run *run) {
+  run->saves->due = true;
+  bool ok = run_save_wait(run);
+  run->saves->due = false;
+  return ok;
+}
+
 bool run_save(Run *run) {
-  if (!run_save_wait(run) || !is_ready(run)) return save_waiting(run);
+  if (!run_save_wait_before(run) || !is_ready(run)) return save_waiting(run);
   begin_beside(run);
   return run_save_wait(run);
 }
@@ -304,10 +313,10 @@ void run_save_due(Run *run) {
     return;
   }
   if (s->under_way && !s->told && run_speaks(run))
-    lines_warn(run->lines, run->step,
-               "step %lld is still being saved: training waits for that; a larger checkpoint.every would not", (long long)s->step);
+    lines_warn(run->lines, run->step, "step %lld is still being saved%s: training waits for that%s", (long long)s->step,
+               s->retry ? ", tried again after a save that failed" : "", s->retry ? "" : "; a larger checkpoint.every would not");
   s->told |= s->under_way;
-  run_save_wait(run);
+  run_save_wait_before(run);
   begin_beside(run);
 }
 

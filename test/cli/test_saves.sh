@@ -92,6 +92,16 @@ test_a_save_that_becomes_due_meanwhile_waits_and_says_so_once() {
   expect_equal "$(grep -c '^ckpt' out)" 5
 }
 
+test_a_save_that_failed_while_the_next_was_due_is_made_up_for_at_once() {
+  write_run
+  printf '%s\n' 'fsync 400 28 /checkpoints/step-00000002' > fault
+  on_disk 2 $plain checkpoint.every=2steps checkpoint.async=true
+  expect_err '^warn +4  step 2 is still being saved: training waits for that; a larger'
+  expect_err '^warn +4  no checkpoint: .*step-00000002\.tmp/.*No space left on device; saved again now$'
+  expect_out '^ckpt +4 '
+  expect_equal "$(ls run/checkpoints)" "$(printf 'step-000000%s\n' 06 08 10)"
+}
+
 # And what stands is gone on from, to the straight run's bits.
 test_a_write_that_fails_is_told_and_tried_again() {
   write_run
