@@ -63,7 +63,10 @@ static double collective_bytes(const Step *s) {
 /* --- telling ---------------------------------------------------------------------------------------------------------------- */
 
 static ProfKind big_kind(Op op) {
-  return is_product(op) ? PROF_PRODUCTS : op == OP_ATTENTION || op == OP_ATTENTION_GRAD ? PROF_ATTENTION : PROF_EMBEDDING;
+  static const ProfKind kinds[OP_COUNT] = {[OP_ATTENTION] = PROF_ATTENTION, [OP_ATTENTION_GRAD] = PROF_ATTENTION,
+                                           [OP_EMBEDDING] = PROF_EMBEDDING, [OP_EMBEDDING_GRAD] = PROF_EMBEDDING,
+                                           [OP_ROUTE] = PROF_ROUTING,       [OP_TAKE] = PROF_ROUTING};
+  return kinds[op]; /* PROF_PRODUCTS is 0 */
 }
 
 StepCost step_cost(const Step *s, bool updates) {

@@ -24,6 +24,7 @@ typedef enum ProfKind {
   PROF_PRODUCTS,
   PROF_ATTENTION,
   PROF_EMBEDDING,
+  PROF_ROUTING, /* of experts: what chooses them, and rows on their way to them and back */
   PROF_FUSED,
   PROF_UPDATE, /* kernels of a program that writes states */
   PROF_COPIES,

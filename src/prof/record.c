@@ -7,9 +7,9 @@
 #include "src/prof/impl.h"
 
 const char *const prof_kind_names[PROF_KINDS] = {
-    [PROF_PRODUCTS] = "products", [PROF_ATTENTION] = "attention", [PROF_EMBEDDING] = "embedding", [PROF_FUSED] = "fused",
-    [PROF_UPDATE] = "update",     [PROF_COPIES] = "copies",       [PROF_GATHERS] = "gathers",     [PROF_REDUCTIONS] = "reductions",
-    [PROF_GAPS] = "gaps",         [PROF_HOST] = "host",
+    [PROF_PRODUCTS] = "products",     [PROF_ATTENTION] = "attention", [PROF_EMBEDDING] = "embedding", [PROF_ROUTING] = "routing",
+    [PROF_FUSED] = "fused",           [PROF_UPDATE] = "update",       [PROF_COPIES] = "copies",       [PROF_GATHERS] = "gathers",
+    [PROF_REDUCTIONS] = "reductions", [PROF_GAPS] = "gaps",           [PROF_HOST] = "host",
 };
 
 Prof *prof_open(Dev *dev, int rank, int ranks) {

@@ -16,8 +16,11 @@ static double attention_rate(const Step *s, const MachineRates *rates) {
 
 /* Seconds of a step that computes; negative: unknown. */
 static double compute_seconds(const Step *s, const StepCost *cost, const MachineRates *rates) {
-  const double moves[PROF_KINDS] = {
-      [PROF_PRODUCTS] = rates->bytes, [PROF_EMBEDDING] = rates->fused, [PROF_FUSED] = rates->fused, [PROF_UPDATE] = rates->update};
+  const double moves[PROF_KINDS] = {[PROF_PRODUCTS] = rates->bytes,
+                                    [PROF_EMBEDDING] = rates->fused,
+                                    [PROF_ROUTING] = rates->fused,
+                                    [PROF_FUSED] = rates->fused,
+                                    [PROF_UPDATE] = rates->update};
   double rate = cost->kind != PROF_ATTENTION ? (cost->narrow ? rates->narrow : rates->wide) : attention_rate(s, rates);
   if (cost->flops > 0 && !(rate > 0)) return -1;
   double flops = cost->flops > 0 ? cost->flops / rate : 0;

@@ -28,7 +28,7 @@ refused() {
 copy_model() {
   cp -rL "$golden/$1" m
   chmod -R u+w m
-  rm -f m/golden.safetensors m/train.*
+  rm -f m/golden.safetensors m/router.safetensors m/train.*
 }
 
 test_export_gives_back_what_was_imported() {
