@@ -194,6 +194,7 @@ static void load(Generate *g, int nkeys, char **keys) {
   o.slots = d->slots;
   o.kept = d->kept;
   loaded_start(&g->loaded, &o);
+  d->dev = g->loaded.dev;
   fprintf(stderr, "model  %s, %lld positions\n", d->name, (long long)d->kept);
 }
 

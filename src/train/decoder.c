@@ -23,6 +23,7 @@ typedef struct Decoder {
   Rng *draws;         /* by utterance */
   Utterance **slot;   /* NULL: free */
   int32_t *next, *at; /* by slot: the id that was picked last, and its position */
+  int32_t *picked;
   Text scratch;
   DecodeSay *say;
   void *self;
@@ -97,13 +98,30 @@ static bool is_end(const DecodeOptions *o, int32_t id) {
   return false;
 }
 
-/* Takes the next token of an utterance from logits; its slot is free where that was the last. */
-static void take(Decoder *d, int64_t slot, const float *logits) {
+/* The slot's next token. */
+static int32_t pick(const Decoder *d, int64_t slot, const float *logits) {
+  const Utterance *u = d->slot[slot];
+  double draw = rng_uniform(&d->draws[u - d->all], (uint64_t)(u->ids.n - u->n_prompt));
+  return sample(&d->o->sampling, logits, tokenizer_vocab(d->tokenizer), draw);
+}
+
+/* Of all slots, by this rank's threads: a vocabulary's exponentials take as long as a GPU's step. */
+typedef struct Picks {
+  const Decoder *d;
+  const float *logits;
+} Picks;
+
+static void pick_one(void *self, int64_t slot) {
+  const Picks *p = self;
+  const Decoder *d = p->d;
+  if (d->slot[slot]) d->picked[slot] = pick(d, slot, p->logits + slot * engine_vocab(d->engine));
+}
+
+/* Adds the next token to an utterance; its slot is free where that was the last. */
+static void take(Decoder *d, int64_t slot, int32_t id) {
   const DecodeOptions *o = d->o;
   Utterance *u = d->slot[slot];
   int64_t made = u->ids.n - u->n_prompt;
-  double draw = rng_uniform(&d->draws[u - d->all], (uint64_t)made);
-  int32_t id = sample(&o->sampling, logits, tokenizer_vocab(d->tokenizer), draw);
   if (id < 0) fail(FAIL_INPUT, "%s: the model's logits are not finite\nhelp: try an earlier step", o->name);
   if (is_end(o, id)) {
     u->end = DECODE_END;
@@ -127,7 +145,7 @@ static void fill_slots(Decoder *d, DecodeCount *count) {
   for (int64_t s = 0; s < d->o->slots && d->waiting < d->n; s++)
     while (!d->slot[s] && d->waiting < d->n) {
       Utterance *u = d->slot[s] = &d->all[d->waiting++];
-      take(d, s, engine_fill(d->engine, s, u->ids.at, u->ids.n));
+      take(d, s, pick(d, s, engine_fill(d->engine, s, u->ids.at, u->ids.n)));
       count->prompts += u->n_prompt;
     }
   count->prompt_seconds += clock_seconds() - begin;
@@ -139,7 +157,7 @@ static void slide(Decoder *d) {
     while (d->slot[s] && d->at[s] >= d->o->kept) {
       Utterance *u = d->slot[s];
       u->first = u->ids.n - half(d->o);
-      take(d, s, engine_fill(d->engine, s, u->ids.at + u->first, u->ids.n - u->first));
+      take(d, s, pick(d, s, engine_fill(d->engine, s, u->ids.at + u->first, u->ids.n - u->first)));
     }
 }
 
@@ -152,10 +170,11 @@ static bool any_open(const Decoder *d) {
 static void extend(Decoder *d, DecodeCount *count) {
   double begin = clock_seconds();
   slide(d);
-  const float *logits = engine_extend(d->engine, d->next, d->at);
+  Picks picks = {d, engine_extend(d->engine, d->next, d->at)};
+  dev_parallel(d->o->dev, d->o->slots, pick_one, &picks);
   for (int64_t s = 0; s < d->o->slots; s++)
     if (d->slot[s]) {
-      take(d, s, logits + s * engine_vocab(d->engine));
+      take(d, s, d->picked[s]);
       count->tokens++;
     }
   count->seconds += clock_seconds() - begin;
@@ -185,6 +204,7 @@ DecodeCount decode(Engine *engine, const Tokenizer *t, const DecodeOptions *o, U
   d.slot = xmalloc(sizeof *d.slot * slots);
   d.next = xmalloc(sizeof *d.next * slots);
   d.at = xmalloc(sizeof *d.at * slots);
+  d.picked = xmalloc(sizeof *d.picked * slots);
   memset(d.slot, 0, sizeof *d.slot * slots);
   memset(d.next, 0, sizeof *d.next * slots);
   memset(d.at, 0, sizeof *d.at * slots);
@@ -193,6 +213,7 @@ DecodeCount decode(Engine *engine, const Tokenizer *t, const DecodeOptions *o, U
   free(d.slot);
   free(d.next);
   free(d.at);
+  free(d.picked);
   text_close(&d.scratch);
   return count;
 }

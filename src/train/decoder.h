@@ -38,6 +38,7 @@ typedef struct DecodeOptions {
   const char *const *stops; /* texts, not empty */
   int n_stops;
   const char *name; /* of the model, for messages */
+  const Dev *dev;   /* whose threads pick tokens */
 } DecodeOptions;
 
 /* Sizes of an engine for these prompts, of which `batch` go on at a time; options' slots, positions and kept. */
