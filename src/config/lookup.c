@@ -13,9 +13,10 @@ const Key *key_find(const char *section, const char *name) {
 }
 
 const Key *key_find_path(const char *path) {
-  char text[80];
-  for (int i = 0; i < nkeys; i++)
-    if (!strcmp(key_path(&keys[i], text), path)) return &keys[i];
+  const char *dot = strchr(path, '.'), *name = dot ? dot + 1 : path;
+  size_t n = dot ? (size_t)(dot - path) : 0;
+  for (int i = 0; i < nkeys && dot != path; i++)
+    if (!strcmp(keys[i].name, name) && strlen(keys[i].section) == n && !memcmp(keys[i].section, path, n)) return &keys[i];
   return NULL;
 }
 
