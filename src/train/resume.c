@@ -114,7 +114,6 @@ static void check_data(const Run *run, const Ckpt *ckpt, const Config *was) {
     config_fail(run->config, "data.train", help, "the mixture cannot change in a run: the checkpoint has %s, now it is %s",
                 *was_text ? was_text : "none", *is ? is : "none");
   text_close(&mixture);
-  if (run_speaks(run)) check_files(run, ckpt);
 }
 
 /* Of these what they come to was compared. */
@@ -141,6 +140,7 @@ static void check_same(Run *run, const Ckpt *ckpt) {
       config_fail(run->config, c->key, help, "%s cannot change in a run: the checkpoint has %s, now it is %s", c->key, c->was,
                   c->is);
   }
+  if (run_speaks(run)) check_files(run, ckpt); /* last: keys may say why they changed */
 }
 
 /* --- going on ------------------------------------------------------------------------------------------------------------- */

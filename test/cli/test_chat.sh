@@ -37,6 +37,12 @@ test_a_run_takes_json_lines_or_token_files_of_them_on_any_ranks_and_after_a_resu
   expect_same one again
   fails 2 1 $plain ${lines/inputs=false/inputs=true} run.folder=again
   expect_err 'data\.train_on_inputs cannot change in a run'
+  fails 2 1 $plain ${lines/=llama2/=mistral} run.folder=again
+  expect_err 'data\.chat_template cannot change in a run|number of (sequences|tokens).* cannot change in a run'
+  fails 2 1 $plain $lines run.folder=again data.too_long=drop
+  expect_err 'data\.too_long cannot change in a run|number of (sequences|tokens).* cannot change in a run'
+  fails 2 1 $plain data.train=files.bin run.folder=files
+  expect_err 'data\.format cannot change in a run|number of sequences.* cannot change in a run'
 }
 
 test_an_epoch_in_one_batch_is_the_same_packed_and_not() {
