@@ -46,15 +46,12 @@ static void count_routes(ModelBuild *m, const Route *route, int probability, int
 /* The probability of each of a token's choices, made to add up to 1: (T·k,1), by pair. */
 static int weights_of(ModelBuild *m, const Route *route, int probability) {
   Graph *g = m->g;
-  int64_t T = graph_node(g, probability)->shape.dim[0], k = m->config->experts_per_token;
-  int expert = ir_iota(g, DT_I32, graph_node(g, probability)->shape, 1), sum = -1, *weights = arena_array(g->arena, int, k);
-  for (int64_t j = 0; j < k; j++) {
-    int is = ir_binary(g, OP_EQ, expert, ir_slice(g, route->expert, 1, j, j + 1));
-    weights[j] = ir_reduce(g, OP_SUM, ir_select(g, is, probability, ir_const(g, DT_F32, 0)), 1);
-    sum = add_to(g, sum, weights[j]);
-  }
-  for (int64_t j = 0; j < k; j++) weights[j] = ir_div(g, weights[j], sum);
-  return ir_reshape(g, ir_concat(g, weights, (int)k, 1), SHAPE(T * k, 1));
+  int64_t T = graph_node(g, probability)->shape.dim[0], E = m->config->experts, k = m->config->experts_per_token;
+  Shape all = SHAPE(T, k, E);
+  int is = ir_binary(g, OP_EQ, ir_iota(g, DT_I32, all, 2), ir_reshape(g, route->expert, SHAPE(T, k, 1)));
+  int each = ir_broadcast(g, ir_reshape(g, probability, SHAPE(T, 1, E)), all);
+  int chosen = ir_reshape(g, ir_reduce(g, OP_SUM, ir_select(g, is, each, ir_const(g, DT_F32, 0)), 2), SHAPE(T, k));
+  return ir_reshape(g, ir_div(g, chosen, ir_reduce(g, OP_SUM, chosen, 1)), SHAPE(T * k, 1));
 }
 
 static Route route_tokens(const Block *b, int x, int *weights) {

@@ -34,12 +34,12 @@ test_qwen3_3_hybrid_across_cheap() { way qwen3 3 hybrid_across cheap none 4 fp32
 test_mistral_window_1_no_shard_none_interpreter() { within mistral-window 1 no_shard none $interpreter; }
 test_mixtral_2_full_shard_block() { way mixtral 2 full_shard block states 4 fp32; }
 test_mixtral_3_hybrid_across_cheap() { way mixtral 3 hybrid_across cheap none 1 fp32; }
-test_mixtral_1_no_shard_none_bf16() { way mixtral 1 no_shard none none 1 bf16; }
+test_mixtral_1_no_shard_none_bf16_interpreter() { within mixtral 1 no_shard none precision.compute=bf16 $interpreter; }
 
 # transformers' own balance of a batch, and a z-loss, of routers: both are of a micro-batch, so that there is one.
 test_mixtral_router_losses() {
   local keys
-  for keys in memory.recompute=block "memory.recompute=none $unfused $interpreter"; do
+  for keys in "memory.recompute=block cpu.compiler=$quick_cc" "memory.recompute=none $unfused $interpreter"; do
     # shellcheck disable=SC2086
     expect_run 0 "$hpctrain" verify "$golden/mixtral" "$golden/mixtral/router.safetensors" train.router_aux_loss=0.5 train.router_z_loss=0.25 $keys
     expect_out '^all within tolerance$'
