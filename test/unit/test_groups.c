@@ -242,3 +242,12 @@ TEST(names_are_told_in_brief) {
   }
   arena_close(arena);
 }
+
+/* 46.7 and 12.9 thousand million, as is published; of the latter a row of the embedding is looked up. */
+TEST(a_token_meets_its_own_experts_alone) {
+  ModelConfig mixtral;
+  int64_t unmet, all;
+  EXPECT(model_preset("mixtral-8x7b", &mixtral));
+  all = model_parameters(&mixtral, &unmet);
+  EXPECT(all == 46702792704 && all - unmet + mixtral.vocab * mixtral.hidden == 12879925248);
+}
