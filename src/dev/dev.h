@@ -133,9 +133,9 @@ void dev_move_start(DevMove *move);
 void dev_move_wait(DevMove *move);
 void dev_move_close(DevMove *move); /* NULL is fine; not between start and wait */
 
-/* Much that has time, from the device's memory to such memory.  Copies of whatever size that are started at once hold up all that
- * uses the same engines (gathers by peers do) until the last is over; so another thread starts these, a few parts of 8 MiB ahead
- * of the engine, asleep in between.
+/* Much that has time, from the device's memory to such memory.  Copies that are started all at once hold up whatever else goes to
+ * the host, and what waits for that, until the last is over; so another thread starts these, a few parts of 8 MiB ahead of the
+ * engine, asleep in between.
  *   the other thread   begin: what follows comes behind an event that was recorded; put, any number; await: until all are over
  *   the device's       wait, once the other has put the last: what is started behind that runs once all are over
  * An apart device delivers when it is waited for, which is as late as it may be. */
