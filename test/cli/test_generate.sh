@@ -104,7 +104,7 @@ test_a_hugging_face_folder_speaks_on_either_kind_of_memory() {
   cmp out cpu
   expect_run 2 "$hpctrain" generate "$golden" --prompt x
   expect_err 'generate wants text, and no tokenizer is known of .*mistral-window'
-  cp -r "$golden" copy
+  cp -r "$golden" copy && chmod -R u+w copy
   local end
   end=$(sed 's/.*"ids": \[\([0-9]*\), \([0-9]*\), \([0-9]*\),.*/\3/;q' cpu)
   printf '{"eos_token_id": [300, %s]}\n' "$end" > copy/generation_config.json
