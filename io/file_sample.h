@@ -15,7 +15,12 @@ typedef struct FileSample {
   char written[32]; /* when it last was, as of clock_utc; for people: not hashed, copies have other times */
 } FileSample;
 
+/* Bytes that may differ: they count as zeros. */
+typedef struct FileGap {
+  int64_t at, n;
+} FileGap;
+
 /* blocks: how many of 4 KiB between the ends; a file that is not larger than all of them is hashed whole. */
-bool try_file_sample(const char *path, int blocks, FileSample *out, Why *why);
+bool try_file_sample(const char *path, int blocks, FileGap gap, FileSample *out, Why *why);
 
 #endif

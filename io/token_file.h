@@ -14,6 +14,7 @@ enum { TOKEN_HEADER_INTS = 256, TOKEN_HEADER_BYTES = 1024 };
 
 /* Where in the header a note lies: its magic and version, the vocabulary, 1 if marks lie beside, and two hashes of 32 bytes. */
 enum { TOKEN_NOTE_AT = 8, TOKEN_NOTE_TOKENIZER = 16, TOKEN_NOTE_JOB = 24, TOKEN_NOTE_HASH = 32, TOKEN_NOTE_VERSION = 1 };
+enum { TOKEN_NOTE_JOB_AT = 4 * TOKEN_NOTE_JOB };    /* bytes */
 static const int32_t token_note_magic = 0x6e747068; /* "hptn" */
 
 typedef struct TokenFormat {

@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Ids are written as they come, the header last, when their count is known.  Marks get their name before the ids do. */
+/* Ids are written as they come, the header last, when their count is known.  Marks get their name before the ids do, and
+ * after other ids of that name have gone: a crash in between leaves no ids with marks that are not theirs. */
 #include <errno.h>
 #include <fcntl.h>
 #include <stdio.h>
@@ -149,11 +150,18 @@ void tokens_writer_add_marked(TokensWriter *w, const int32_t *ids, const uint8_t
   tokens_writer_add(w, ids, n);
 }
 
+static void sync_parent(const TokensWriter *w) {
+  Why why;
+  if (!try_sync_parent(w->path, &why)) fail(FAIL_MACHINE, "%s\nhelp: the disk does not keep what is written", why.text);
+}
+
 /* Marks that are there already would be taken for this file's. */
 static void close_marks(TokensWriter *w) {
   if (w->note.marked) open_marks(w); /* of no ids, perhaps */
   if (w->marks_fd >= 0) {
-    if (fsync(w->marks_fd) || close(w->marks_fd) || rename(w->marks_aside, w->marks)) fail_write(w, errno);
+    if (fsync(w->marks_fd) || close(w->marks_fd) || (unlink(w->path) && errno != ENOENT)) fail_write(w, errno);
+    sync_parent(w);
+    if (rename(w->marks_aside, w->marks)) fail_write(w, errno);
   } else if (!access(w->marks, F_OK)) {
     drop_aside(w);
     fail(FAIL_INPUT, "%s is there, and would be taken for marks of %s, which has none\nhelp: remove it, or write elsewhere",
@@ -164,10 +172,9 @@ static void close_marks(TokensWriter *w) {
 void tokens_writer_close(TokensWriter *w) {
   int32_t header[TOKEN_HEADER_INTS] = {w->format->magic, w->format->version, (int32_t)w->n};
   if (w->note.vocab) token_note_write(&w->note, header);
-  Why why;
+  if (!fd_write_at(w->fd, header, sizeof header, 0) || fsync(w->fd) || close(w->fd)) fail_write(w, errno);
   close_marks(w);
-  if (!fd_write_at(w->fd, header, sizeof header, 0) || fsync(w->fd) || close(w->fd) || rename(w->aside, w->path))
-    fail_write(w, errno);
-  if (!try_sync_parent(w->path, &why)) fail(FAIL_MACHINE, "%s\nhelp: the disk does not keep what is written", why.text);
+  if (rename(w->aside, w->path)) fail_write(w, errno);
+  sync_parent(w);
   arena_close(w->arena);
 }

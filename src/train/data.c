@@ -29,6 +29,8 @@ struct Data {
   int n_trains, n_vals;
   Mixture mixture; /* of the training sets */
   bool own_val;    /* val's files are not train's */
+  const Config *config;
+  const ChatFiles *made; /* or NULL */
 };
 
 static const int widths[] = {[DATA_AUTO] = 0, [DATA_UINT16] = 2, [DATA_UINT32] = 4};
@@ -114,7 +116,8 @@ DataRoom data_room(const Data *d, Arena *arena) {
 Data *data_open(Arena *arena, const Config *c, const ChatFiles *made, int64_t vocab) {
   Data *d = arena_new(arena, Data);
   Opening o = {arena, c, vocab};
-  *d = (Data){.S = c->train.seq_len, .seed = (uint64_t)c->run.seed, .packing = c->data.packing, .end = -1};
+  *d = (Data){
+      .S = c->train.seq_len, .seed = (uint64_t)c->run.seed, .packing = c->data.packing, .end = -1, .config = c, .made = made};
   d->room = data_room(d, arena);
   open_trains(&o, d, made);
   open_vals(&o, d, made);
@@ -150,6 +153,13 @@ int64_t data_epoch_sequences(const Data *d) {
   int64_t n = 0;
   for (int i = 0; i < d->n_trains; i++) n += d->train[i].range.n;
   return n;
+}
+
+const char *data_made_of(const Data *d, const char *path) {
+  const DataSets *sets = &d->config->data.train;
+  for (int i = 0; d->made && i < sets->n; i++)
+    if (config_is_json(sets->at[i].path.text) && !strcmp(d->made->train[i], path)) return sets->at[i].path.text;
+  return NULL;
 }
 
 int data_vals(const Data *d) { return d->n_vals; }

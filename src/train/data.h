@@ -78,6 +78,8 @@ void data_marks(const Data *data, Text *out);
  * the same bytes, as far as samples tell (io/file_sample.h); false: told says which file is not.  is: data_list's, of now. */
 void data_list(const Data *data, Text *out);
 bool data_list_same(const Data *data, const char *was, const char *is, Text *told);
+/* Which conversations a training file was made of for this run; NULL: of none. */
+const char *data_made_of(const Data *data, const char *path);
 
 /* For data_text.c.  The first row's ids, the caller's, and their number; the files of all sets, training and validation. */
 int64_t data_peek(const Data *data, int32_t **ids);

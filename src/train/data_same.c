@@ -6,6 +6,7 @@
 #include <unistd.h>
 
 #include "io/file_sample.h"
+#include "io/token_file.h"
 #include "io/token_marks.h"
 #include "src/base/vec.h"
 #include "src/train/data.h"
@@ -13,7 +14,15 @@
 /* Of all files together, so that a start stays quick whatever there is; at least two of each. */
 enum { BLOCKS = 256, BLOCKS_MOST = 16, BLOCKS_LEAST = 2 };
 
-typedef VEC(const char *) Paths;
+typedef struct Path {
+  const char *text, *made_of; /* conversations, or NULL */
+  FileGap gap;
+} Path;
+
+typedef VEC(Path) Paths;
+
+/* By which times and settings a file was made; the same ids may have been made anew. */
+static const FileGap job_note = {TOKEN_NOTE_JOB_AT, TOKEN_NOTE_HASH};
 
 /* Token files, and behind each its marks where it has some. */
 static Paths paths_of(Arena *arena, const Data *d) {
@@ -23,18 +32,20 @@ static Paths paths_of(Arena *arena, const Data *d) {
     for (int i = 0; i < tokens_files(data_files(d, s)); i++) {
       const char *path = tokens_note(data_files(d, s), i, &note);
       char *marks = token_marks_path(path);
-      vec_push(arena, &all, path);
-      if (!access(marks, F_OK)) vec_push(arena, &all, arena_strdup(arena, marks));
+      Path p = {path, data_made_of(d, path), note ? job_note : (FileGap){0}};
+      vec_push(arena, &all, p);
+      Path beside = {arena_strdup(arena, marks), p.made_of, {0}};
+      if (!access(marks, F_OK)) vec_push(arena, &all, beside);
       free(marks);
     }
   return all;
 }
 
-static FileSample sample(const char *path, int n) {
+static FileSample sample(const Path *path, int n) {
   FileSample found;
   Why why;
   int blocks = n * BLOCKS_MOST <= BLOCKS ? BLOCKS_MOST : n * BLOCKS_LEAST >= BLOCKS ? BLOCKS_LEAST : BLOCKS / n;
-  if (!try_file_sample(path, blocks, &found, &why))
+  if (!try_file_sample(path->text, blocks, path->gap, &found, &why))
     fail(FAIL_MACHINE, "%s\nhelp: the file must stay where it is and readable", why.text);
   return found;
 }
@@ -43,8 +54,8 @@ void data_list(const Data *d, Text *out) {
   Arena *arena = arena_open();
   Paths all = paths_of(arena, d);
   for (int i = 0; i < all.n; i++) {
-    FileSample s = sample(all.at[i], all.n);
-    text_printf(out, "%016" PRIx64 " %" PRId64 " %s\n", s.hash, s.nbytes, all.at[i]);
+    FileSample s = sample(&all.at[i], all.n);
+    text_printf(out, "%016" PRIx64 " %" PRId64 " %s\n", s.hash, s.nbytes, all.at[i].text);
   }
   arena_close(arena);
 }
@@ -60,8 +71,10 @@ static const char *next_line(const char *line) {
   return *line ? line + 1 : line;
 }
 
-static void tell_change(const char *path, int64_t before, const FileSample *s, Text *told) {
-  text_printf(told, "%s has other bytes than in the checkpoint: ", path);
+static void tell_change(const Path *path, int64_t before, const FileSample *s, Text *told) {
+  text_printf(told, "%s", path->text);
+  if (path->made_of) text_printf(told, ", made of %s,", path->made_of);
+  text_printf(told, " has other bytes than in the checkpoint: ");
   if (before == s->nbytes)
     text_printf(told, "as many, %" PRId64, s->nbytes);
   else
@@ -77,8 +90,8 @@ bool data_list_same(const Data *d, const char *was, const char *is, Text *told) 
   for (; same && i < all.n && *was; i++, was = next_line(was), is = next_line(is)) {
     size_t a = content_of(was), b = content_of(is);
     same = a == b && !strncmp(was, is, a);
-    FileSample now = same ? (FileSample){0} : sample(all.at[i], all.n);
-    if (!same) tell_change(all.at[i], strtoll(was + strcspn(was, " \n"), NULL, 10), &now, told);
+    FileSample now = same ? (FileSample){0} : sample(&all.at[i], all.n);
+    if (!same) tell_change(&all.at[i], strtoll(was + strcspn(was, " \n"), NULL, 10), &now, told);
   }
   if (same && (i < all.n || *was)) text_printf(told, "the checkpoint has %s files than there are now", *was ? "more" : "fewer");
   arena_close(arena);

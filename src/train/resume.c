@@ -81,7 +81,7 @@ static void check_model(const Run *run, const Ckpt *ckpt) {
               help, "the model cannot change in a run; from the checkpoint's to this one:\n%s", changes.at);
 }
 
-/* Files may lie elsewhere; what they hold may not change.  A checkpoint of before there was such a list has none. */
+/* What files hold may not change; when they were made may.  A checkpoint of before there was such a list has none. */
 static void check_files(const Run *run, const Ckpt *ckpt) {
   const char *was = ckpt_text(ckpt, run->arena, "data");
   Text told = {0};
@@ -90,7 +90,7 @@ static void check_files(const Run *run, const Ckpt *ckpt) {
   text_close(&told);
 }
 
-/* Paths and format may be told otherwise where they mean as many tokens. */
+/* Paths stay; the format may be told otherwise where it means as many tokens. */
 static void check_data(const Run *run, const Ckpt *ckpt, const Config *was) {
   const DataSets *a = &was->data.train, *b = &run->config->data.train;
   bool same = a->n == b->n;

@@ -45,6 +45,26 @@ test_a_run_takes_json_lines_or_token_files_of_them_on_any_ranks_and_after_a_resu
   expect_err 'data\.format cannot change in a run|number of sequences.* cannot change in a run'
 }
 
+# Jobs that bring their data along do so at every start.
+test_a_resume_minds_what_texts_say_and_not_when_they_were_written() {
+  write_chat
+  train 1 $plain $lines run.folder=text train.stop_after=3steps
+  touch -d '2001-01-01' chat.jsonl
+  train 1 $plain $lines run.folder=text train.stop_after=4steps
+  sed -i '1s/"user", "content": "be/"user", "content": "to/' chat.jsonl
+  fails 2 1 $plain $lines run.folder=text
+  expect_err '^error: the training data cannot change in a run: text/data/train-1.*\.bin, made of chat\.jsonl, has other bytes'
+  write_chat
+  tokenize() { "$hpctrain" tokenize --tokenizer "$golden/llama2-style.json" chat.jsonl --out files --chat llama2 > /dev/null; }
+  tokenize
+  local files='data.train=files-*.bin data.format=chat run.folder=files'
+  train 1 $plain $files train.stop_after=3steps
+  rm files-*
+  touch chat.jsonl
+  tokenize
+  train 1 $plain $files train.stop_after=4steps
+}
+
 test_an_epoch_in_one_batch_is_the_same_packed_and_not() {
   write_chat
   train 1 $plain $lines run.folder=apart train.global_batch_size=8sequences train.duration=2steps

@@ -30,7 +30,7 @@ static const char *file_of(unsigned char byte, size_t n) {
 static uint64_t hash_of(const char *path) {
   FileSample s;
   Why why;
-  if (!try_file_sample(path, BLOCKS, &s, &why)) check_failed(__FILE__, __LINE__, "%s", why.text);
+  if (!try_file_sample(path, BLOCKS, (FileGap){0}, &s, &why)) check_failed(__FILE__, __LINE__, "%s", why.text);
   return s.hash;
 }
 
@@ -62,7 +62,7 @@ TEST(a_file_that_was_made_anew_is_another_and_one_that_was_touched_is_not) {
   struct timespec times[2] = {{.tv_sec = 1000000000}, {.tv_sec = 1000000000}};
   CHECK(!utimensat(AT_FDCWD, path, times, 0));
   FileSample s;
-  EXPECT(try_file_sample(path, BLOCKS, &s, NULL) && s.hash == was && s.nbytes == LARGE);
+  EXPECT(try_file_sample(path, BLOCKS, (FileGap){0}, &s, NULL) && s.hash == was && s.nbytes == LARGE);
   EXPECT_TEXT(s.written, "2001-09-09T01:46:40Z");
   EXPECT(hash_of(file_of(1, LARGE)) != was && hash_of(file_of(0, LARGE - 1)) != was && hash_of(file_of(0, LARGE)) == was);
   int fd = open(path, O_RDWR); /* only what lies between its ends, about half of it */
@@ -70,6 +70,26 @@ TEST(a_file_that_was_made_anew_is_another_and_one_that_was_touched_is_not) {
   CHECK(other && fd >= 0 && fd_write_at(fd, other, LARGE / 2, LARGE / 4) && !close(fd));
   free(other);
   EXPECT(hash_of(path) != was);
+}
+
+TEST(a_gap_and_nothing_else_may_differ) {
+  FileSample s;
+  enum { AT = 4000, N = 200 }; /* across two blocks */
+  for (int large = 0; large < 2; large++) {
+    const char *path = file_of(0, large ? LARGE : 2 * AT);
+    EXPECT(try_file_sample(path, BLOCKS, (FileGap){AT, N}, &s, NULL));
+    uint64_t was = s.hash;
+    const struct {
+      int at;
+      bool same;
+    } changes[] = {{AT - 1, false}, {AT, true}, {AT + 95, true}, {0, false}, {AT + N, large}};
+    for (int i = 0; i < 5; i++) {
+      path = file_of(0, large ? LARGE : 2 * AT);
+      int fd = open(path, O_RDWR);
+      CHECK(fd >= 0 && fd_write_at(fd, "\xff", 1, changes[i].at) && !close(fd));
+      EXPECT(try_file_sample(path, BLOCKS, (FileGap){AT, N}, &s, NULL) && (s.hash == was) == changes[i].same);
+    }
+  }
 }
 
 TEST(a_terabyte_takes_no_longer) {
@@ -80,13 +100,13 @@ TEST(a_terabyte_takes_no_longer) {
     return;
   }
   double begin = clock_seconds();
-  EXPECT(try_file_sample(path, BLOCKS, &s, NULL) && s.nbytes == 1LL << 40);
+  EXPECT(try_file_sample(path, BLOCKS, (FileGap){0}, &s, NULL) && s.nbytes == 1LL << 40);
   printf("note  %.2g s\n", clock_seconds() - begin);
 }
 
 TEST(a_file_that_is_not_there_is_told) {
   FileSample s;
   Why why;
-  EXPECT(!try_file_sample("/nowhere/file", BLOCKS, &s, &why));
+  EXPECT(!try_file_sample("/nowhere/file", BLOCKS, (FileGap){0}, &s, &why));
   EXPECT_TEXT(why.text, "/nowhere/file: No such file or directory");
 }

@@ -323,6 +323,25 @@ TEST(a_file_appears_only_when_it_is_whole) {
   EXPECT_FAIL(FAIL_MACHINE, "none/a.bin: cannot be written: No such file", tokens_writer_open(in_folder("none/a.bin"), 2));
 }
 
+TEST(a_crash_leaves_no_ids_with_marks_of_others) {
+  TokenNote note = {.vocab = 10, .marked = true};
+  memset(note.tokenizer, 'a', 64);
+  memset(note.job, 'b', 64);
+  for (int crash = 0; crash < 2; crash++) {
+    TokensWriter *w = tokens_writer_open(in_folder("m.bin"), 2);
+    tokens_writer_note(w, &note);
+    for (int i = 0; i < 3; i++) tokens_writer_add_marked(w, &i, &(uint8_t){(uint8_t)crash}, 1);
+    if (crash) {
+      CHECK(!unlink(in_folder("m.bin.tmp"))); /* between the renames nothing more can be done */
+      EXPECT_FAIL(FAIL_MACHINE, "m.bin: cannot be written", tokens_writer_close(w));
+    } else {
+      tokens_writer_close(w);
+    }
+    int64_t n = 0;
+    EXPECT(tokens_made(in_folder("m.bin"), &note, 2, &n) == (crash ? TOKENS_NOT_MADE : TOKENS_MADE));
+  }
+}
+
 /* The entropy of equally frequent bytes is the logarithm of their number. */
 TEST(tokenize_makes_a_token_a_byte_and_tells_the_entropy) {
   write_raw("a.txt", "\0\377ab", 4);
