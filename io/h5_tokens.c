@@ -27,12 +27,13 @@ static bool why_missing(hid_t file, const char *path, const char *dataset, Why *
   return false;
 }
 
-static bool check_type(hid_t set, int *width) {
+static bool check_type(hid_t set, H5Tokens *found) {
   hid_t type = H5Dget_type(set);
   size_t size = type < 0 ? 0 : H5Tget_size(type);
   bool ok = (size == 1 || size == 2 || size == 4 || size == 8) && H5Tget_class(type) == H5T_INTEGER &&
             H5Tget_order(type) == H5T_ORDER_LE && H5Tget_precision(type) == 8 * size && H5Tget_offset(type) == 0;
-  *width = (int)size;
+  found->width = (int)size;
+  found->is_signed = ok && H5Tget_sign(type) != H5T_SGN_NONE;
   if (type >= 0) H5Tclose(type);
   return ok;
 }
@@ -59,7 +60,7 @@ static int64_t count(hid_t set) {
 }
 
 static bool look(hid_t set, const char *path, uint64_t nbytes, const char *dataset, H5Tokens *found, Why *why) {
-  if (!check_type(set, &found->width))
+  if (!check_type(set, found))
     return why_not(why, "%s: dataset '%s' is not of little-endian integers of 1, 2, 4 or 8 bytes", path, dataset);
   if (!is_one_piece(set))
     return why_not(why, "%s: dataset '%s' does not lie in one piece\nhelp: h5repack -f NONE -l %s:CONTI %s NEW.h5", path, dataset,

@@ -13,6 +13,7 @@
 typedef struct H5Tokens {
   int64_t offset, n; /* bytes before the first id; ids */
   int width;         /* bytes of one */
+  bool is_signed;
 } H5Tokens;
 
 /* nbytes: of the file, in which what is found lies.  Input errors name file and dataset. */

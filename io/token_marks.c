@@ -63,6 +63,12 @@ void token_marks_close(TokenMarks *m) {
   m->map = NULL;
 }
 
+bool token_marks_begin(const TokenMarks *m) {
+  for (size_t i = 0; i < m->nbytes; i++)
+    if (m->map[i] & TOKEN_BEGINS) return true;
+  return false;
+}
+
 bool try_token_marks_read(const TokenMarks *m, int64_t from, int64_t n, uint8_t *out, Why *why) {
   if (!m->map) {
     memset(out, TOKEN_COUNTS, (size_t)n);

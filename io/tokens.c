@@ -31,6 +31,7 @@ typedef struct File {
   size_t nbytes;            /* mapped */
   int64_t start, n;         /* ids: before this file, in it */
   int width;                /* bytes of an id */
+  bool is_signed;           /* the upper half of what they can be is negative, and no ids */
   int64_t header;           /* bytes before the first */
   bool noted;
   TokenNote note;
@@ -42,6 +43,7 @@ struct Tokens {
   Arena *arena;
   VEC(File) files;
   int64_t n, vocab;
+  bool marked; /* some file is */
 };
 
 /* What people take for token files.  Known by their first bytes. */
@@ -138,6 +140,7 @@ static bool read_h5(File *f, const Look *look, Why *why) {
   if (!try_h5_tokens(f->path, look->size, look->dataset, &found, why) || !check_width(f, look->width, found.width, why))
     return false;
   f->width = found.width;
+  f->is_signed = found.is_signed;
   f->header = found.offset;
   f->n = found.n;
   return true;
@@ -240,6 +243,7 @@ static bool add_file(Tokens *t, const char *path, const TokensAsk *ask, Why *why
     return false;
   }
   vec_push(t->arena, &t->files, f);
+  t->marked |= f.marks.map != NULL;
   t->n += f.n; /* a file is under 2^63 bytes, and so are all that one process can map */
   return true;
 }
@@ -352,14 +356,24 @@ static void ask_for(const unsigned char *at, size_t nbytes) {
   if (nbytes >= page) madvise((void *)begin, (uintptr_t)at + nbytes - begin, MADV_WILLNEED); /* which is all the same if it fails */
 }
 
+static bool why_negative(const File *f, int64_t at, uint64_t id, Why *why) {
+  uint64_t above = ~(uint64_t)0 << (8 * f->width - 1); /* the sign's bit and those that the id has none of */
+  return why_not(why,
+                 "%s: token %" PRId64 " is %" PRId64 ", no id"
+                 "\nhelp: leave padding out, or write it as an id, such as 0, that the marks beside the file do not count",
+                 f->path, at, (int64_t)(id | above));
+}
+
 /* Ids from … from+n-1 of one file. */
 static bool copy_ids(const Tokens *t, const File *f, int64_t from, int64_t n, int32_t *out, Why *why) {
   const unsigned char *at = f->map + f->header + from * f->width;
   ask_for(at, (size_t)n * (size_t)f->width);
-  int64_t good = copy_any(at, n, (uint64_t)t->vocab, out, f->width);
+  uint64_t vocab = (uint64_t)t->vocab, half = (uint64_t)1 << (8 * f->width - 1);
+  int64_t good = copy_any(at, n, f->is_signed && half < vocab ? half : vocab, out, f->width);
   if (good == n) return true;
   uint64_t id = 0;
   memcpy(&id, at + good * f->width, (size_t)f->width);
+  if (f->is_signed && id >= half) return why_negative(f, from + good, id, why);
   return why_not(why,
                  "%s: token %" PRId64 " is %" PRIu64 ", but the vocabulary ends at %" PRId64
                  "\nhelp: these tokens are from another tokenizer%s",
@@ -404,15 +418,22 @@ void tokens_sample(const Tokens *t, int64_t i, int64_t S, int32_t *out) {
   if (!try_tokens_read(t, i * S, S + 1, out, &why)) fail(FAIL_INPUT, "%s", why.text);
 }
 
-bool tokens_marked(const Tokens *t) {
-  for (int i = 0; i < t->files.n; i++)
-    if (t->files.at[i].marks.map) return true;
-  return false;
+bool tokens_marked(const Tokens *t) { return t->marked; }
+
+bool try_tokens_documents(const Tokens *t, Why *why) {
+  for (int i = 0; i < t->files.n; i++) {
+    const File *f = &t->files.at[i];
+    if (!f->n || (f->marks.map && f->marks.map[0] >= TOKEN_BEGINS)) continue; /* more than a mark is told when it is read */
+    return why_not(why, "%s: %s\nhelp: hpctrain tokenize --chat makes such files; data.format: tokens takes others as one text",
+                   f->path,
+                   f->marks.map ? "by its marks no document begins with its first token" : "no mark says where a document begins");
+  }
+  return true;
 }
 
 bool tokens_indexed(const Tokens *t) {
   for (int i = 0; i < t->files.n; i++)
-    if (t->files.at[i].index.map || (t->files.at[i].noted && t->files.at[i].note.marked)) return true;
+    if (t->files.at[i].index.map || token_marks_begin(&t->files.at[i].marks)) return true;
   return false;
 }
 

@@ -61,12 +61,15 @@ enum { TOKEN_COUNTS = 1 /* as a label */, TOKEN_BEGINS = 2 /* a document */ };
 /* Marks of ids at … at+n-1; a file without them counts whole and tells of no document.  False: one is no mark. */
 bool try_tokens_marks(const Tokens *t, int64_t at, int64_t n, uint8_t *marks, Why *why);
 bool tokens_marked(const Tokens *t); /* some file has them */
+/* Whether each file that has ids has marks, too, by which a document begins with its first id; else an input error that names it.
+ */
+bool try_tokens_documents(const Tokens *t, Why *why);
 
 /* Where the documents of sample i lie, whose S+1 ids these are, and their marks (NULL: there are none): starts[s] (S+1) is the
  * position where that of position s begins.  One ends behind each id `end` (-1: there is none) and where an index beside the file
  * or a mark says so; a file's end alone ends none. */
 void tokens_starts(const Tokens *t, int64_t i, int64_t S, int64_t end, const int32_t *ids, const uint8_t *marks, int32_t *starts);
-bool tokens_indexed(const Tokens *t); /* some file has such an index, or by its note such marks */
+bool tokens_indexed(const Tokens *t); /* some file has such an index, or such marks */
 
 /* --- which samples, in which order -------------------------------------------------------------------------------------- */
 

@@ -182,7 +182,9 @@ const Key keys[] = {
              "false: a sequence is one text, as is usual in pre-training",
      .elsewhere = "sample_packing, reset_attention_mask, reset_position_ids, intra_document_masking"},
     {KEY(data, document_end, KEY_INT), .fixed = true, .fallback = "-1", .min = -1, .max = 2147483647.0, .example = "50256",
-     .help = "the token behind each document, for packing; -1: the tokenizer's; a Megatron index tells ends, too",
+     .help =
+         "the token behind each document, for packing; -1: the tokenizer's; a Megatron index and marks beside a file tell ends, "
+         "too",
      .elsewhere = "eod, eos_token_id, eot_token"},
 
     {KEY(train, seq_len, KEY_INT), .fixed = true, .required = true, .min = 1, .max = 1e9, .example = "2048",

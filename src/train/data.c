@@ -132,7 +132,8 @@ void data_set_end(Data *d, const Config *c, int64_t vocab, int64_t end) {
                 (long long)vocab - 1);
   for (int i = 0; d->end < 0 && i < data_sets(d); i++)
     if (!tokens_indexed(data_files(d, i)))
-      config_fail(c, "data.packing", "data.document_end: the id that ends a document, or a data.tokenizer that has one",
+      config_fail(c, "data.packing",
+                  "data.document_end: the id that ends a document, a data.tokenizer that has one, or marks beside the files",
                   "nothing tells where documents end");
 }
 

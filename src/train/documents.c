@@ -122,13 +122,7 @@ bool try_documents_open(Arena *arena, const Tokens *tokens, int64_t S, bool pack
   Documents *d = *documents = arena_new(arena, Documents);
   *d = (Documents){.tokens = tokens, .S = S, .packing = packing};
   Scan s = {.d = d, .arena = arena_open(), .how = how};
-  bool ok = scan(&s, why);
-  if (ok && !d->told.documents)
-    ok = why_not(
-        why,
-        "%s: no mark says where a document begins\nhelp: hpctrain tokenize --chat makes such files; data.format: tokens takes "
-        "others as one text",
-        tokens_file(tokens, 0, 1));
+  bool ok = try_tokens_documents(tokens, why) && scan(&s, why);
   if (ok && !s.found.n)
     ok = why_not(why, "%s: none of its %" PRId64 " documents has a label that counts and fits into train.seq_len",
                  tokens_file(tokens, 0, 1), d->told.documents);

@@ -238,6 +238,26 @@ TEST(marks_of_documents_are_as_good_as_an_id_that_ends_them) {
   arena_close(arena);
 }
 
+/* Whoever wrote the file: without a note of its header. */
+TEST(packing_takes_marks_of_documents_that_are_ones_own_and_wants_one) {
+  Arena *arena = arena_open();
+  uint8_t marks[200];
+  memset(marks, TOKEN_COUNTS, sizeof marks);
+  write_file("a.bin", NULL, 200);
+  const Config *c = config_file(arena, "a.bin", ", packing: true");
+  for (int begins = 0; begins < 2; begins++) {
+    marks[100] |= begins ? TOKEN_BEGINS : 0;
+    CHECK(try_file_write(in_folder("a.mask"), marks, sizeof marks, NULL));
+    Data *data = data_open(arena, c, NULL, VOCAB);
+    if (begins)
+      data_set_end(data, c, VOCAB, -1);
+    else
+      EXPECT_FAIL(FAIL_INPUT, "nothing tells where documents end", data_set_end(data, c, VOCAB, -1));
+    data_close(data);
+  }
+  arena_close(arena);
+}
+
 TEST(marks_that_are_missing_too_few_or_none_are_named) {
   Arena *arena = arena_open();
   uint8_t marks[100];
@@ -361,6 +381,25 @@ TEST(longer_documents_are_cut_dropped_or_refused_as_asked) {
               data_open(arena, config_file(arena, "plain.bin", ", format: chat"), NULL, VOCAB));
   data_close(cut);
   data_close(drop);
+  arena_close(arena);
+}
+
+/* Else all of it would be the end of the file before's last document. */
+TEST(files_of_which_no_mark_says_that_a_document_begins_are_refused_beside_those_that_have_them) {
+  Arena *arena = arena_open();
+  uint8_t marks[9] = {0, TOKEN_BEGINS | TOKEN_COUNTS, 1, 1, 1, 1, 1, 1, 1};
+  Config *c = config_file(arena, "c-*.bin", ", format: chat");
+  write_documents("c-1.bin", lengths, DOCUMENTS, 2);
+  write_file("c-2.bin", NULL, 0);
+  data_close(data_open(arena, c, NULL, VOCAB));
+  write_file("c-3.bin", NULL, 100);
+  EXPECT_FAIL(FAIL_INPUT, "c-3.bin: no mark says where a document begins\n", data_open(arena, c, NULL, VOCAB));
+  write_file("c-3.bin", marks, 9);
+  EXPECT_FAIL(FAIL_INPUT, "c-3.bin: by its marks no document begins with its first token\n", data_open(arena, c, NULL, VOCAB));
+  write_file("c-3.bin", marks + 1, 8);
+  Data *data = data_open(arena, c, NULL, VOCAB);
+  EXPECT(data_epoch_sequences(data) == DOCUMENTS - 2 + 1);
+  data_close(data);
   arena_close(arena);
 }
 

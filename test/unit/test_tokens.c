@@ -239,6 +239,23 @@ TEST(datasets_of_hdf5_are_read_whatever_their_width_and_shape) {
   }
 }
 
+/* What others pad with: at each width the greatest id, were it read without its sign. */
+TEST(negative_numbers_of_hdf5_are_no_ids_at_any_width) {
+  const hid_t types[] = {H5T_STD_I8LE, H5T_STD_I16LE, H5T_STD_I32LE, H5T_STD_I64LE};
+  for (size_t i = 0; i < sizeof types / sizeof *types; i++) {
+    int32_t ids[30] = {[20] = -1}, out[30];
+    write_h5("s.h5", "tokens", types[i], 1, 0);
+    Tokens *t = open_h5("s.h5", "tokens", 100000);
+    tokens_sample(t, 0, 29, out);
+    for (int k = 0; k < 30; k++) EXPECT(out[k] == k);
+    tokens_close(t);
+    hid_t file = H5Fopen(in_folder("s.h5"), H5F_ACC_RDWR, H5P_DEFAULT), set = H5Dopen2(file, "tokens", H5P_DEFAULT);
+    CHECK(H5Dwrite(set, H5T_NATIVE_INT32, H5S_ALL, H5S_ALL, H5P_DEFAULT, ids) >= 0 && H5Dclose(set) >= 0 && H5Fclose(file) >= 0);
+    EXPECT_FAIL(FAIL_INPUT, "s.h5: token 20 is -1, no id\nhelp: leave padding out",
+                tokens_sample(open_h5("s.h5", "tokens", 100000), 0, 29, out));
+  }
+}
+
 TEST(datasets_of_hdf5_that_cannot_be_read_are_named) {
   int32_t out[30];
   write_h5("a.h5", "tokens", H5T_STD_I64LE, 1, 0);
