@@ -63,9 +63,10 @@ void token_marks_close(TokenMarks *m) {
   m->map = NULL;
 }
 
-bool token_marks_begin(const TokenMarks *m) {
-  for (size_t i = 0; i < m->nbytes; i++)
-    if (m->map[i] & TOKEN_BEGINS) return true;
+bool token_marks_any(const TokenMarks *m, int64_t from, int64_t n, uint8_t bit) {
+  if (!m->map) return n > 0 && bit & TOKEN_COUNTS;
+  for (int64_t i = from; i < from + n; i++)
+    if (m->map[i] & bit) return true;
   return false;
 }
 

@@ -26,7 +26,8 @@ char *token_marks_path(const char *path); /* of the token file's; the caller's, 
 bool try_token_marks_open(const char *path, int64_t n, bool wanted, TokenMarks *marks, Why *why);
 void token_marks_close(TokenMarks *marks);
 
-bool token_marks_begin(const TokenMarks *marks); /* some document; reads as far as the first */
+/* Whether one of them has this bit in its mark; reads as far as the first. */
+bool token_marks_any(const TokenMarks *marks, int64_t from, int64_t n, uint8_t bit);
 
 /* Of ids from … from+n-1, which are there.  False: one is no mark. */
 bool try_token_marks_read(const TokenMarks *marks, int64_t from, int64_t n, uint8_t *out, Why *why);

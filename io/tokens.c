@@ -420,6 +420,16 @@ void tokens_sample(const Tokens *t, int64_t i, int64_t S, int32_t *out) {
 
 bool tokens_marked(const Tokens *t) { return t->marked; }
 
+bool tokens_any_counts(const Tokens *t, int64_t at, int64_t n) {
+  CHECK(at >= 0 && n >= 0 && n <= t->n - at);
+  Run r;
+  for (; n; at += r.n, n -= r.n) {
+    r = run_at(t, at, n);
+    if (token_marks_any(&r.file->marks, r.from, r.n, TOKEN_COUNTS)) return true;
+  }
+  return false;
+}
+
 bool try_tokens_documents(const Tokens *t, Why *why) {
   for (int i = 0; i < t->files.n; i++) {
     const File *f = &t->files.at[i];
@@ -433,7 +443,7 @@ bool try_tokens_documents(const Tokens *t, Why *why) {
 
 bool tokens_indexed(const Tokens *t) {
   for (int i = 0; i < t->files.n; i++)
-    if (t->files.at[i].index.map || token_marks_begin(&t->files.at[i].marks)) return true;
+    if (t->files.at[i].index.map || token_marks_any(&t->files.at[i].marks, 0, t->files.at[i].n, TOKEN_BEGINS)) return true;
   return false;
 }
 

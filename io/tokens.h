@@ -60,7 +60,8 @@ bool try_tokens_read(const Tokens *t, int64_t at, int64_t n, int32_t *out, Why *
 enum { TOKEN_COUNTS = 1 /* as a label */, TOKEN_BEGINS = 2 /* a document */ };
 /* Marks of ids at … at+n-1; a file without them counts whole and tells of no document.  False: one is no mark. */
 bool try_tokens_marks(const Tokens *t, int64_t at, int64_t n, uint8_t *marks, Why *why);
-bool tokens_marked(const Tokens *t); /* some file has them */
+bool tokens_marked(const Tokens *t);                            /* some file has them */
+bool tokens_any_counts(const Tokens *t, int64_t at, int64_t n); /* of ids at … at+n-1; reads as far as the first */
 /* Whether each file that has ids has marks, too, by which a document begins with its first id; else an input error that names it.
  */
 bool try_tokens_documents(const Tokens *t, Why *why);

@@ -52,6 +52,18 @@ typedef struct Opening {
   int64_t vocab;
 } Opening;
 
+/* why begins with the file's name; of one that was made here, what of. */
+static void name_source(const DataSet *sets, const char *const *made, int n, Why *why) {
+  for (int i = 0; made && i < n; i++) {
+    size_t length = strlen(made[i]);
+    if (!strcmp(made[i], sets[i].path.text) || strncmp(why->text, made[i], length) || why->text[length] != ':') continue;
+    Why named;
+    why_not(&named, "%s, made of %s%s", made[i], sets[i].path.text, why->text + length);
+    *why = named;
+    return;
+  }
+}
+
 /* made: by set, in place of its own; NULL: none. */
 static Set open_set(const Opening *o, const char *key, const char *name, const DataSet *sets, const char *const *made, int n) {
   const Config *c = o->config;
@@ -65,6 +77,7 @@ static Set open_set(const Opening *o, const char *key, const char *name, const D
     ok = try_documents_open(o->arena, set.tokens, c->train.seq_len, c->data.packing, (DocumentsLong)c->data.too_long,
                             &set.documents, &why);
   free(paths);
+  if (!ok) name_source(sets, made, n, &why);
   if (!ok) fail_files(c, key, sets, n, &why);
   set.range.n = set.documents ? documents_told(set.documents)->rows : tokens_samples(set.tokens, c->train.seq_len);
   return set;
@@ -107,6 +120,28 @@ static void open_vals(const Opening *o, Data *d, const ChatFiles *made) {
   }
 }
 
+/* Documents without a label that counts are left out as it is. */
+static bool counts(const Data *d, const Set *set, int64_t n) {
+  return set->documents || !tokens_marked(set->tokens) || tokens_any_counts(set->tokens, set->range.first * d->S + 1, n * d->S);
+}
+
+static void check_counts(const Data *d, const Config *c) {
+  static const char nothing[] = "%s: none of its %s%lld tokens counts", help[] = "its marks: NAME.mask beside NAME.bin";
+  const DataSet *trains = c->data.train.at, *vals = c->data.val.at;
+  for (int i = 0; i < d->n_trains; i++) {
+    const char *name = d->n_trains < c->data.train.n ? "data.train" : d->train[i].name;
+    if (!counts(d, &d->train[i], d->train[i].range.n))
+      config_fail_at(c, trains[i].path.place, help, nothing, name, "", (long long)(d->train[i].range.n * d->S));
+  }
+  for (int i = 0; i < d->n_vals; i++) {
+    int64_t n = data_val_scored(d, i);
+    const char *name = d->val[i].name, *first = n < d->val[i].range.n ? "first " : "";
+    if (counts(d, &d->val[i], n)) continue;
+    if (d->own_val) config_fail_at(c, vals[i].path.place, help, nothing, name, first, (long long)(n * d->S));
+    config_fail(c, "data.val_fraction", help, nothing, name, first, (long long)(n * d->S));
+  }
+}
+
 DataRoom data_room(const Data *d, Arena *arena) {
   return (DataRoom){.ids = arena_array(arena, int32_t, d->S + 1),
                     .starts = arena_array(arena, int32_t, d->S + 1),
@@ -121,6 +156,7 @@ Data *data_open(Arena *arena, const Config *c, const ChatFiles *made, int64_t vo
   d->room = data_room(d, arena);
   open_trains(&o, d, made);
   open_vals(&o, d, made);
+  check_counts(d, c);
   return d;
 }
 
@@ -166,6 +202,12 @@ const char *data_made_of(const Data *d, const char *path) {
 int data_vals(const Data *d) { return d->n_vals; }
 const char *data_val_name(const Data *d, int val) { return d->val[val].name; }
 int64_t data_val_sequences(const Data *d, int val) { return d->val[val].range.n; }
+
+int64_t data_val_scored(const Data *d, int val) {
+  int64_t wanted = (int64_t)d->config->eval.tokens.value / d->S, n = d->val[val].range.n;
+  wanted = wanted < 1 ? 1 : wanted;
+  return wanted < n ? wanted : n;
+}
 
 static void hash_set(Sha256 *hash, const Set *set) {
   int64_t sizes[] = {tokens_n(set->tokens), tokens_files(set->tokens), set->range.first, set->range.n, tokens_marked(set->tokens)};

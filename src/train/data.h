@@ -32,6 +32,7 @@ void data_sources(const Data *data, int64_t steps, int64_t sequences, Text *out)
 int data_vals(const Data *data); /* validation sets */
 const char *data_val_name(const Data *data, int val);
 int64_t data_val_sequences(const Data *data, int val);
+int64_t data_val_scored(const Data *data, int val); /* of them, the first: eval.tokens, or all where there are fewer */
 
 /* The file that row `number` of the stream begins in. */
 const char *data_train_file(const Data *data, int64_t number);

@@ -28,13 +28,15 @@ int64_t documents_at(const Documents *d, int64_t i) { return d->documents[d->fir
 
 /* --- which documents there are --------------------------------------------------------------------------------------------- */
 
-/* A walk over all marks.  The document under way began at `at`; of its labels, so many count within S and at all. */
+/* A walk over all marks.  The document under way began at `at`; of its labels, so many count within S. */
 typedef struct Scan {
   Documents *d;
   Arena *arena;
   DocumentsLong how;
   VEC(Document) found;
-  int64_t at, within, counted;
+  int64_t at, within;
+  const char *file; /* in which it began */
+  int64_t before;   /* documents of files before that */
 } Scan;
 
 static bool end_document(Scan *s, int64_t end, Why *why) {
@@ -42,12 +44,16 @@ static bool end_document(Scan *s, int64_t end, Why *why) {
   int64_t labels = end - s->at - 1, S = s->d->S;
   bool longer = labels > S;
   if (s->at < 0) return true;
+  const char *file = tokens_file(s->d->tokens, s->at, 1);
+  if (file != s->file) s->before = told->documents;
+  s->file = file;
   told->documents++;
   if (longer && s->how == LONG_REFUSE)
     return why_not(why,
-                   "%s: the document that begins at token %" PRId64 " of the files has %" PRId64 " tokens, a sequence %" PRId64
+                   "%s: document %" PRId64 " (of JSON lines, that line that is not blank) has %" PRId64
+                   " tokens, a sequence %" PRId64
                    " and its last label\nhelp: a larger train.seq_len, or data.too_long: cut or drop",
-                   tokens_file(s->d->tokens, s->at, 1), s->at, labels + 1, S);
+                   s->file, told->documents - s->before, labels + 1, S);
   told->longer += longer;
   if (longer && s->how == LONG_DROP) return true;
   if (!s->within) return told->useless++, true;

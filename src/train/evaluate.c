@@ -1,17 +1,11 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Validation loss on the live parameters; nothing that training reads is written. */
+#include <inttypes.h>
 #include <math.h>
 #include <stdlib.h>
 
 #include "src/base/clock.h"
 #include "src/train/run.h"
-
-/* Sequences of a set that are scored: eval.tokens, or all where there are fewer. */
-static int64_t scored(const Run *run, int val) {
-  int64_t wanted = (int64_t)run->config->eval.tokens.value / run->config->train.seq_len, n = data_val_sequences(run->data, val);
-  wanted = wanted < 1 ? 1 : wanted;
-  return wanted < n ? wanted : n;
-}
 
 /* What a byte of the set's text costs; 0: not known.  The sum of losses is over the labels whose text is counted. */
 static double bits_per_byte(Run *run, int val, int64_t n, double loss_sum) {
@@ -27,9 +21,17 @@ static double bits_per_byte(Run *run, int val, int64_t n, double loss_sum) {
   return run->val_bytes[val] ? loss_sum / M_LN2 / (double)run->val_bytes[val] : 0;
 }
 
+/* Marks alone are looked at before the start; with packing a document's first id is no label either. */
+static void tell_empty(Run *run, int val, int64_t n) {
+  if (run_speaks(run) && !run->told_empty)
+    lines_warn(run->lines, run->step, "%s: no loss, none of its %" PRId64 " tokens counts", data_val_name(run->data, val),
+               n * run->config->train.seq_len);
+  run->told_empty = true;
+}
+
 static void evaluate(Run *run, int val) {
   double sums[2] = {0, 0}, begin = clock_seconds();
-  int64_t n = scored(run, val), micro = run->batch.micro, D = mesh_dp_size(run->mesh);
+  int64_t n = data_val_scored(run->data, val), micro = run->batch.micro, D = mesh_dp_size(run->mesh);
   for (int64_t first = 0; first < n; first += D * micro) {
     data_val(run->data, val, first + mesh_dp_index(run->mesh) * micro, n, micro, run->ids, run->labels, run->starts);
     engine_batch(run->engine, run->ids, run->labels);
@@ -38,6 +40,7 @@ static void evaluate(Run *run, int val) {
     if (first) engine_eval_result(run->engine, sums); /* of the batch before: the device goes on meanwhile */
   }
   engine_eval_result(run->engine, sums);
+  if (sums[1] == 0) return tell_empty(run, val, n);
   run->eval_loss = sums[0] / sums[1];
   EvalEvent event = {.step = run->step,
                      .name = data_val_name(run->data, val),

@@ -87,6 +87,7 @@ typedef struct Run {
   int64_t compared_step;          /* the last behind which replicas were found alike; -1: none */
   int64_t retry_step, retry_wait; /* when a save that failed is tried again, and how many steps that is later; 0: none failed */
   double loss, eval_loss;         /* the last ones; NaN: none */
+  bool told_empty;                /* that of a validation set nothing counts */
   History *history;
   Twice *twice;                /* run.debug: determinism; NULL: not asked for */
   int searches;                /* of who was first, in this attempt */

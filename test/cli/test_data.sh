@@ -96,4 +96,15 @@ test_packing_wants_to_know_where_documents_end() {
   expect_err '^error: the positions of gpt2 count from the start of the sequence$'
 }
 
+# The first id of a document is no label of the one before.
+test_an_evaluation_of_which_nothing_counts_is_told_once_and_is_no_number() {
+  write_run
+  local n=$((($(stat -c %s data.bin) - 1024) / 2))
+  { head -c $((n * 8 / 10)) /dev/zero | tr '\0' '\1' && head -c $((n - n * 8 / 10)) /dev/zero | tr '\0' '\3'; } > data.mask
+  train 2 $plain data.packing=true train.duration=2steps eval.every=1steps
+  expect_equal "$(grep -c '^warn .*val: no loss, none of its 496 tokens counts$' err out | awk -F: '{ n += $2 } END { print n }')" 1
+  expect_equal "$(grep -c '"eval"' run/metrics.jsonl)" 0
+  expect_equal "$(grep -c 'nan' out run/metrics.jsonl | awk -F: '{ n += $2 } END { print n }')" 0
+}
+
 check_main "$@"

@@ -40,15 +40,17 @@ static void write_file(const char *name, const uint8_t *marks, int n) {
 }
 
 /* Of a run file whose data are these. */
-static Config *config_of(Arena *arena, const char *data) {
+static Config *config_more(Arena *arena, const char *data, const char *more) {
   char *text = arena_printf(arena,
                             "hpctrain: 1\nmodel: {vocab_size: 1000, hidden_size: 8, num_hidden_layers: 1, num_attention_heads: 1, "
                             "intermediate_size: 8}\ndata: {%s}\ntrain: {seq_len: %d, duration: 10 steps, global_batch_size: 4 "
-                            "sequences, lr: 1e-2, schedule: constant}\n",
-                            data, S);
+                            "sequences, lr: 1e-2, schedule: constant}\n%s\n",
+                            data, S, more);
   char *argv[] = {"test", NULL};
   return config_parse(arena, "t.yaml", text, 1, argv);
 }
+
+static Config *config_of(Arena *arena, const char *data) { return config_more(arena, data, ""); }
 
 static Config *config_file(Arena *arena, const char *name, const char *more) {
   return config_of(arena, arena_printf(arena, "train: \"%s\"%s", in_folder(name), more));
@@ -258,6 +260,36 @@ TEST(packing_takes_marks_of_documents_that_are_ones_own_and_wants_one) {
   arena_close(arena);
 }
 
+/* Of 10 rows the last two are for validation, the last but one alone where eval.tokens is a row. */
+TEST(sets_of_which_nothing_counts_are_refused_by_name) {
+  Arena *arena = arena_open();
+  const struct {
+    int first; /* label that counts, and it alone; of `rows` rows */
+    const char *data, *more, *want;
+  } cases[] = {{1, "train: a.bin, val_fraction: 0.2", "", "val: none of its 16 tokens counts"},
+               {64, "train: a.bin, val_fraction: 0.2", "", "val: none of its 16 tokens counts"},
+               {65, "train: a.bin, val_fraction: 0.2", "", "a.bin: none of its 64 tokens counts"},
+               {73, "train: a.bin, val: {v: a.bin}", "eval: {tokens: 72 tokens}", "v: none of its first 72 tokens counts"},
+               {72, "train: a.bin, val: {v: a.bin}", "eval: {tokens: 72 tokens}", NULL},
+               {0, "train: a.bin", "", "a.bin: none of its 80 tokens counts"},
+               {0, "train: [b.bin, a.bin]", "", NULL},
+               {80, "train: [{path: b.bin, weight: 1}, {path: a.bin, weight: 1}]", "", NULL},
+               {0, "train: [{path: b.bin, weight: 1}, {path: a.bin, weight: 1}]", "", "a.bin: none of its 80 tokens counts"}};
+  CHECK(!chdir(check_folder()));
+  for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
+    uint8_t marks[10 * S + 1] = {0};
+    marks[cases[i].first] = TOKEN_COUNTS;
+    write_file("b.bin", NULL, 100);
+    write_file("a.bin", marks, sizeof marks);
+    const Config *c = config_more(arena, cases[i].data, cases[i].more);
+    if (cases[i].want)
+      EXPECT_FAIL(FAIL_INPUT, cases[i].want, data_open(arena, c, NULL, VOCAB));
+    else
+      data_close(data_open(arena, c, NULL, VOCAB));
+  }
+  arena_close(arena);
+}
+
 TEST(marks_that_are_missing_too_few_or_none_are_named) {
   Arena *arena = arena_open();
   uint8_t marks[100];
@@ -374,7 +406,7 @@ TEST(longer_documents_are_cut_dropped_or_refused_as_asked) {
   data_marks(cut, &told);
   EXPECT(strstr(told.at, "1 are longer than train.seq_len"));
   text_close(&told);
-  EXPECT_FAIL(FAIL_INPUT, "d.bin: the document that begins at token 4 of the files has 12 tokens",
+  EXPECT_FAIL(FAIL_INPUT, "d.bin: document 2 (of JSON lines, that line that is not blank) has 12 tokens",
               data_open(arena, config_file(arena, "d.bin", ", format: chat, too_long: refuse"), NULL, VOCAB));
   write_file("plain.bin", NULL, 100);
   EXPECT_FAIL(FAIL_INPUT, "plain.bin: no mark says where a document begins",
