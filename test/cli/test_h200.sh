@@ -2,22 +2,12 @@
 # SPDX-License-Identifier: Apache-2.0
 # The comparisons with PyTorch on GPUs, tried on a CPU: hpctrain's own output is read, PyTorch's is played.
 . "$(dirname "$0")/../check.sh"
+. "$(dirname "$0")/played_case.sh"
 
-# A peer that runs out of memory with micro-batches of 4.
-play_python() {
-  cat > python << 'END'
-#!/bin/bash
-[ "$1" = -c ] && { echo 2.11.0; exit; }
-echo "$*" >> "$PLAY/calls"
-case "$*" in *"--batch 4 "*) echo 'torch.OutOfMemoryError: CUDA out of "memory"' >&2; exit 1 ;; esac
-echo "a warning"
-echo 'PEER {"system": "torch", "step_ms": 10.0, "tok_s_gpu": 100, "first_step_s": 1.25, "peak_gib": 0.5, "loss": 1.0}'
-END
-  chmod +x python
-  touch peer.py
-}
+write_quick_cc
+trap 'rm -f "$quick_cc"' EXIT
 
-compare() { PLAY=$PWD SMALL=1 PYTHON=$PWD/python COMMIT=abc STEPS=${STEPS-3} "$srcdir/test/bench/h200.sh" "$builddir" "$@"; }
+compare() { PLAY=$PWD SMALL=1 KEYS="cpu.compiler=$quick_cc" PYTHON=$PWD/python COMMIT=abc STEPS=${STEPS-3} "$srcdir/test/bench/h200.sh" "$builddir" "$@"; }
 
 test_both_sides_are_read_and_compared() {
   play_python
@@ -61,33 +51,6 @@ test_rows_and_files_that_are_not_there_are_named() {
   expect_err "^error: no row is called '8b'"
   expect_run 2 compare absent.py results 7b
   expect_err 'absent.py: cannot be read'
-}
-
-scaling() { PLAY=$PWD PYTHON=$PWD/python COMMIT=abc OURS=${OURS-1:none} "$srcdir/test/bench/scaling.sh" "$builddir" "$@"; }
-
-test_more_ranks_are_beside_fewer_run_twice_and_profiled() {
-  play_python
-  printf '#!/bin/sh\nexec cc "$@" -O1\n' > cc
-  chmod +x cc
-  export KEYS="cpu.threads=1 cpu.compiler=$PWD/cc" SMALL=1 STEPS=5
-  expect_run 0 scaling peer.py results 1 1b-pytorch 1b-no_shard 1b-full_shard
-  expect_out '^1b +no_shard +1 +1:none +[0-9]+ +1.000 +[0-9.]+ +0.0 % +[0-9.]+ +[0-9.]+ +1.000 +.* same$'
-  expect_equal "$(grep -c full_shard out)" 0
-  expect_run 0 scaling peer.py results 2 1b-full_shard
-  expect_out '^1b +full_shard +2 +1:none +[0-9]+ +0?[0-9.]+ +- +[0-9.]+ % +[0-9.]+ +[0-9.]+ +[0-9.]+ .* same$'
-  expect_out '^1b +pytorch +1 .* 1.000 '
-}
-
-test_what_does_not_fit_is_told_and_not_run() {
-  play_python
-  printf '#!/bin/sh\nfor i in 0 1; do echo "GPU $i: a card"; done\n' > nvidia-smi
-  chmod +x nvidia-smi
-  PATH=$PWD:$PATH OURS=64:none expect_run 0 scaling '' results 2 4 7b-no_shard
-  expect_out '^note  7b-no_shard-2: not run, [0-9.]+ GiB a GPU do not fit$'
-  expect_out '^note  4 GPUs: skipped, here are 2$'
-  expect_out '^7b +no_shard +2 +64:none +- +- .* [0-9]{4}\.[0-9] '
-  expect_run 2 scaling '' results 2 7b-half_shard
-  expect_err "^error: no row is called '7b-half_shard'"
 }
 
 # Three steps on a short text, a CPU in the GPU's place.

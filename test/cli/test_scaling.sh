@@ -1,0 +1,35 @@
+#!/bin/bash
+# SPDX-License-Identifier: Apache-2.0
+# Scaling over more and more GPUs beside PyTorch, tried on a CPU: hpctrain's own output is read, PyTorch's is played.
+. "$(dirname "$0")/../check.sh"
+. "$(dirname "$0")/played_case.sh"
+
+write_quick_cc
+trap 'rm -f "$quick_cc"' EXIT
+
+scaling() { PLAY=$PWD PYTHON=$PWD/python COMMIT=abc OURS=${OURS-1:none} "$srcdir/test/bench/scaling.sh" "$builddir" "$@"; }
+
+test_more_ranks_are_beside_fewer_run_twice_and_profiled() {
+  play_python
+  export KEYS="cpu.threads=1 cpu.compiler=$quick_cc" SMALL=1 STEPS=5
+  expect_run 0 scaling peer.py results 1 1b-pytorch 1b-no_shard 1b-full_shard
+  expect_out '^1b +no_shard +1 +1:none +[0-9]+ +1.000 +[0-9.]+ +0.0 % +[0-9.]+ +[0-9.]+ +1.000 +.* same$'
+  expect_equal "$(grep -c full_shard out)" 0
+  expect_run 0 scaling peer.py results 2 1b-full_shard
+  expect_out '^1b +full_shard +2 +1:none +[0-9]+ +0?[0-9.]+ +- +[0-9.]+ % +[0-9.]+ +[0-9.]+ +[0-9.]+ .* same$'
+  expect_out '^1b +pytorch +1 .* 1.000 '
+}
+
+test_what_does_not_fit_is_told_and_not_run() {
+  play_python
+  printf '#!/bin/sh\nfor i in 0 1; do echo "GPU $i: a card"; done\n' > nvidia-smi
+  chmod +x nvidia-smi
+  PATH=$PWD:$PATH OURS=64:none expect_run 0 scaling '' results 2 4 7b-no_shard
+  expect_out '^note  7b-no_shard-2: not run, [0-9.]+ GiB a GPU do not fit$'
+  expect_out '^note  4 GPUs: skipped, here are 2$'
+  expect_out '^7b +no_shard +2 +64:none +- +- .* [0-9]{4}\.[0-9] '
+  expect_run 2 scaling '' results 2 7b-half_shard
+  expect_err "^error: no row is called '7b-half_shard'"
+}
+
+check_main "$@"
