@@ -2,8 +2,8 @@
 # SPDX-License-Identifier: Apache-2.0
 # Saves beside the training: test/gpu/check_saves.sh FOLDER, which holds hpctrain and hpctrain_cuda.so.
 #   of a model of two billion parameters (checkpoints of 25 GB; two at a time must fit the disk), on one GPU and on two: no stall
-#   while a step outlasts the copy, at most 1 % off tokens a second while a save is written, files written and loaded at no less than
-#   80 % of dd's rate in the same folder; bits and steps as of a run that waits for its saves
+#   while a step outlasts the copy, and no more than is left of the copy where it does not; at most 1 % off tokens a second while a
+#   save is written, files written and loaded at no less than 80 % of dd's rate in the same folder; bits and steps as of a run that waits for its saves
 # RANKS="2" is for two alone; SHAPE="…" another model.
 . "$(dirname "$0")/gpu_case.sh"
 shape=${SHAPE:-vocab_size: 32000, hidden_size: 2560, num_hidden_layers: 24, num_attention_heads: 20, num_key_value_heads: 20, intermediate_size: 6912}
@@ -56,6 +56,18 @@ keeps_pace() {
         exit !(rest >= share * during / m)
       }'
 }
+# stalls_no_longer RUN_FOLDER RANKS BYTES_A_SECOND: the first save's stall is at most 1.1 times what is left of the copy when forward
+# and backward are over (a step, less the twentieth that an update may take), and a hundredth of a second.
+stalls_no_longer() {
+  local step
+  step=$(sed -nE 's/.*"type":"step","step":[34],.*"seconds":([^,]+),"tokens_per_second".*/\1/p' "$1/metrics.jsonl" | sort -g | head -n 1)
+  saves "$1" | awk -v step="${step:-0}" -v ranks="$2" -v rate="$3" 'NR == 1 {
+    copy = rate > 0 ? $2 / ranks / rate : 0
+    left = copy > 0.95 * step ? copy - 0.95 * step : 0
+    printf "told : the copy takes %.3f s, a step %.3f; stalled %.3f\n", copy, step, $4
+    bad = !(copy > 0 && step > 0 && $4 <= 1.1 * left + 0.01)
+  } END { exit bad || !NR }'
+}
 rate_of() { awk '{ for (i = 1; i < NF; i++) if ($(i + 1) ~ /^GB\/s/) r = $i * 1e9; else if ($(i + 1) ~ /^MB\/s/) r = $i * 1e6 } END { print r }'; }
 as_fast() { # WHAT RATE DD SHARE
   awk -v what="$1" -v a="$2" -v b="$3" -v share="$4" 'BEGIN {
@@ -87,6 +99,11 @@ for ranks in ${RANKS:-1 $([ "$most" -gt 1 ] && echo 2)}; do
   forget "$file"
   judge "$ranks: going on from it" several "$ranks" run.folder=beside train.duration=33steps checkpoint.every=none
   loaded=$(sed -nE 's/.*"type":"start".*"load_seconds":([^,]+),.*/\1/p' beside/metrics.jsonl | tail -n 1)
+  rm -rf short
+  judge "$ranks: a step shorter than the copy" several "$ranks" run.folder=short checkpoint.async=true train.duration=8steps checkpoint.every=4steps \
+    train.global_batch_size=$((4 * ranks))sequences
+  to_host=$(timeout 90 "$hpctrain" check device.kind=cuda --slow=1 2> /dev/null | grep '^rate   GPU to host' | rate_of)
+  judge "$ranks: ... stall" stalls_no_longer short "$ranks" "${to_host:-0}"
   judge "$ranks: rate of a load" as_fast "a load" "$(awk -v n="$(stat -c %s "$file")" -v s="${loaded:-0}" 'BEGIN { print (s > 0 ? n / s : 0) }')" "$read" 0.8
 done
 exit $failed

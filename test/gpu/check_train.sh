@@ -28,7 +28,7 @@ judge "a GPU's losses are a CPU's" close gpu cpu 1e-4 30
 judge "a CPU begins" train device.kind=cpu run.folder=both train.stop_after=10steps
 judge "a GPU goes on" train run.folder=both train.stop_after=20steps
 judge "a CPU ends it" train device.kind=cpu run.folder=both
-judge "losses through a CPU's checkpoint and a GPU's are a CPU's" close both cpu 1e-4 30
+judge "losses through a CPU's checkpoint and a GPU's are a CPU's" close both cpu 1e-5 30
 
 [ "$most" -gt 1 ] || { echo "note  skipped: runs of several GPUs, there is one" && exit $failed; }
 many() { run_on "$most" data.val_fraction=0.05 "$@"; }
