@@ -112,40 +112,78 @@ typedef struct Turns {
   int n;
 } Turns;
 
-static bool take_turn(const json_t *message, const char *role, const char *content, Turn *turn, Why *why) {
+/* Absent, or there because a file's records all have the same fields. */
+static bool says_nothing(const json_t *value) {
+  const char *text = json_string_value(value);
+  return !value || json_is_null(value) || (text && (!*text || !strcmp(text, "[]"))) ||
+         (json_is_array(value) && !json_array_size(value));
+}
+
+/* What would be lost without a word; names end with NULL. */
+static bool check_absent(const json_t *json, const char *const *names, const char *what, Why *why) {
+  for (; *names; names++)
+    if (!says_nothing(json_object_get(json, *names)))
+      return why_not(why, "%s with '%s', which no template here writes: leave the field or the conversation out", what, *names);
+  return true;
+}
+
+/* Whether what a message says of itself is so anyway. */
+static bool check_counting(const Chat *c, const json_t *message, ChatRole role, Why *why) {
+  static const char *const names[] = {"weight", "train"};
+  bool counts = role == CHAT_ASSISTANT || c->inputs;
+  for (int i = 0; i < 2; i++) {
+    const json_t *value = json_object_get(message, names[i]);
+    bool as_here =
+        json_is_number(value) ? json_number_value(value) == counts : json_is_boolean(value) && json_is_true(value) == counts;
+    if (as_here || says_nothing(value)) continue;
+    return why_not(why, "a message whose '%s' is not %d, but %s: leave the field or the conversation out", names[i], counts,
+                   c->inputs ? "all count" : "answers count and nothing else");
+  }
+  return true;
+}
+
+static bool take_turn(const Chat *c, const json_t *message, const char *role, const char *content, Turn *turn, Why *why) {
   const json_t *who = json_object_get(message, role), *text = json_object_get(message, content);
   if (!json_is_string(who) || !json_is_string(text)) return why_not(why, "a message without texts '%s' and '%s'", role, content);
   for (int i = 0; i < chat_nroles; i++)
     if (!strcmp(json_string_value(who), chat_roles[i].name)) {
       *turn = (Turn){chat_roles[i].role, json_string_value(text), json_string_length(text)};
-      return true;
+      return check_absent(message, (const char *const[]){"tool_calls", "function_call", NULL}, "a message", why) &&
+             check_counting(c, message, turn->role, why);
     }
   return why_not(why, "role '%.40s' is none of system, user, assistant", json_string_value(who));
 }
 
-static bool take_pair(const json_t *json, Arena *arena, Turns *turns, Why *why) {
+static bool take_pair(const json_t *json, Turns *turns, Why *why) {
   const json_t *ask = json_object_get(json, "prompt"), *answer = json_object_get(json, "completion");
   if (!json_is_string(ask) || !json_is_string(answer))
     return why_not(why, "no conversation: it has neither 'messages' nor 'conversations', nor texts 'prompt' and 'completion'");
-  turns->n = 2;
-  turns->at = arena_array(arena, Turn, 2);
-  turns->at[0] = (Turn){CHAT_USER, json_string_value(ask), json_string_length(ask)};
-  turns->at[1] = (Turn){CHAT_ASSISTANT, json_string_value(answer), json_string_length(answer)};
+  turns->at[turns->n++] = (Turn){CHAT_USER, json_string_value(ask), json_string_length(ask)};
+  turns->at[turns->n++] = (Turn){CHAT_ASSISTANT, json_string_value(answer), json_string_length(answer)};
   return true;
 }
 
-static bool take_turns(const json_t *json, Arena *arena, Turns *turns, Why *why) {
+static bool take_system(const json_t *json, Turns *turns, Why *why) {
+  const json_t *system = json_object_get(json, "system");
+  if (says_nothing(system)) return true;
+  if (!json_is_string(system)) return why_not(why, "'system' is no text");
+  turns->at[turns->n++] = (Turn){CHAT_SYSTEM, json_string_value(system), json_string_length(system)};
+  return true;
+}
+
+static bool take_turns(const Chat *c, const json_t *json, Arena *arena, Turns *turns, Why *why) {
   static const char *const forms[][3] = {{"messages", "role", "content"}, {"conversations", "from", "value"}};
   int f = 0;
   while (f < 2 && !json_object_get(json, forms[f][0])) f++;
-  if (f == 2) return take_pair(json, arena, turns, why);
-  const json_t *list = json_object_get(json, forms[f][0]);
+  const json_t *list = f < 2 ? json_object_get(json, forms[f][0]) : NULL;
   size_t n = json_array_size(list);
+  turns->at = arena_array(arena, Turn, n + 3); /* with a system's text; or a pair */
+  if (!check_absent(json, (const char *const[]){"tools", "functions", NULL}, "a conversation", why)) return false;
+  if (!take_system(json, turns, why)) return false;
+  if (f == 2) return take_pair(json, turns, why);
   if (!n) return why_not(why, "'%s' is no list of messages", forms[f][0]);
-  turns->n = (int)n;
-  turns->at = arena_array(arena, Turn, n);
   for (size_t i = 0; i < n; i++)
-    if (!take_turn(json_array_get(list, i), forms[f][1], forms[f][2], &turns->at[i], why)) return false;
+    if (!take_turn(c, json_array_get(list, i), forms[f][1], forms[f][2], &turns->at[turns->n++], why)) return false;
   return true;
 }
 
@@ -291,7 +329,7 @@ bool try_chat_encode(const Chat *c, TokenizerWork *w, const char *text, size_t n
   json_t *json = json_parse(text, n, "JSON", why);
   if (!json) return false;
   Arena *arena = arena_open();
-  bool ok = take_turns(json, arena, &turns, why) && check_order(c, &turns, why) && write_turns(c, w, &turns, ids, marks, why);
+  bool ok = take_turns(c, json, arena, &turns, why) && check_order(c, &turns, why) && write_turns(c, w, &turns, ids, marks, why);
   arena_close(arena);
   json_decref(json);
   return ok;

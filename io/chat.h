@@ -3,7 +3,9 @@
  *   {"messages": [{"role": "user", "content": "..."}, ...]}         roles system, user, assistant
  *   {"conversations": [{"from": "human", "value": "..."}, ...]}     and human, gpt
  *   {"prompt": "...", "completion": "..."}                          a question and its answer
- * Other fields are passed over.  A template says how it is written: the ids are those that the models' own templates, rendered and
+ * A text 'system' beside them is the system's message, ahead of theirs.  'tools' and 'functions', and a message's 'tool_calls' and
+ * 'function_call', are refused, and so are a message's 'weight' and 'train' that say otherwise than what counts here; other fields
+ * are passed over.  A template says how it is written: the ids are those that the models' own templates, rendered and
  * tokenized as a whole, give.  An answer counts, with the token that ends it; what leads to it does not, unless all is to count.
  *
  * Templates are tables of pieces, no programs: what they put around contents, and which of it is special tokens. */

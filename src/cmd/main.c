@@ -39,8 +39,9 @@ const Command commands[] = {
      "--pattern "
      "FAMILY or a regular expression where it is not known), a folder with one, or bytes; --lines: a line of text is a document; "
      "--chat: JSON lines are conversations (messages of role and content, conversations of from and value, or prompt and "
-     "completion) and written as TEMPLATE has it (--chat list names them), with marks beside that say what counts: answers, with "
-     "--train-on-inputs all; "
+     "completion; beside them system, the system's text) and written as TEMPLATE has it (--chat list names them), with marks "
+     "beside that say what counts: answers, with "
+     "--train-on-inputs all; a message's weight or train that says otherwise is an error, as are tools and calls of them; "
      "--print: JSON strings on standard input, one a line, become arrays of ids; OUT.bin TEXT: a token a byte, - is standard input",
      true, cmd_tokenize},
     {"detokenize", "before", "--tokenizer T", "JSON arrays of ids on standard input, one a line, become JSON strings", false,

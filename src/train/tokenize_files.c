@@ -44,7 +44,7 @@ static TokenNote shard_note(const Job *j, int i) {
   const TokenizeOptions *o = j->o;
   const char *settings =
       arena_printf(j->arena, "1 %s bos %d eos %d lines %d field %s", tokenizer_hash(j->t), o->bos, o->eos, o->lines, o->field);
-  if (o->chat) settings = arena_printf(j->arena, "1 %s chat %s inputs %d", tokenizer_hash(j->t), o->chat_name, o->inputs);
+  if (o->chat) settings = arena_printf(j->arena, "2 %s chat %s inputs %d", tokenizer_hash(j->t), o->chat_name, o->inputs);
   snprintf(note.tokenizer, sizeof note.tokenizer, "%s", tokenizer_hash(j->t));
   shard_hash(&j->shards.at[i], settings, note.job);
   return note;

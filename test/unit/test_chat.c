@@ -179,6 +179,28 @@ TEST(forms_of_a_conversation_are_alike) {
   tokenizer_close(t);
 }
 
+TEST(a_systems_text_beside_the_messages_is_the_systems_message) {
+  static const char *const forms[] = {
+      "{\"messages\": [{\"role\": \"system\", \"content\": \"Hm\"}, {\"role\": \"user\", \"content\": \"1+1\"}, "
+      "{\"role\": \"assistant\", \"content\": \"2\"}]}",
+      "{\"system\": \"Hm\", \"conversations\": [{\"from\": \"human\", \"value\": \"1+1\", \"weight\": 0}, "
+      "{\"from\": \"gpt\", \"value\": \"2\", \"weight\": 1.0, \"train\": true}], \"tools\": \"[]\"}",
+      "{\"prompt\": \"1+1\", \"completion\": \"2\", \"system\": \"Hm\", \"tools\": null}"};
+  Tokenizer *t = open_style("llama3", NULL);
+  for (size_t r = 0; r < sizeof rows / sizeof *rows; r++) {
+    Written want = write_line(t, rows[r].name, false, forms[0]);
+    EXPECT(strstr(want.text.at, "Hm"));
+    for (int i = 1; i < 3; i++) {
+      Written w = write_line(t, rows[r].name, false, forms[i]);
+      EXPECT_TEXT(w.text.at, want.text.at);
+      EXPECT_TEXT(w.counted.at, want.counted.at);
+      written_close(&w);
+    }
+    written_close(&want);
+  }
+  tokenizer_close(t);
+}
+
 static void refuse(const Chat *chat, TokenizerWork *work, const char *line, const char *want) {
   Ids ids = {0};
   Text marks = {0};
@@ -215,6 +237,21 @@ TEST(what_is_no_conversation_is_refused_by_what_is_wrong) {
   refuse(turns, work, "{\"messages\": [{\"role\": \"user\", \"content\": \"x\"}, {\"role\": \"user\", \"content\": \"x\"}]}",
          "do not take turns, as chat template mistral wants it");
   refuse(turns, work, "{\"messages\": [{\"role\": \"assistant\", \"content\": \"x\"}]}", "do not take turns");
+  refuse(chatml, work, "{\"system\": 5, \"prompt\": \"x\", \"completion\": \"y\"}", "'system' is no text");
+  refuse(chatml, work, "{\"tools\": [1], \"prompt\": \"x\", \"completion\": \"y\"}",
+         "a conversation with 'tools', which no template");
+  refuse(chatml, work, "{\"system\": \"x\", \"messages\": [{\"role\": \"system\", \"content\": \"x\"}]}",
+         "a message of the system's that is not the first");
+  const char *fields[][2] = {{"assistant\", \"weight\": 0", "a message whose 'weight' is not 1, but answers count"},
+                             {"assistant\", \"weight\": 0.5", "a message whose 'weight' is not 1"},
+                             {"assistant\", \"train\": false", "a message whose 'train' is not 1"},
+                             {"user\", \"train\": true", "a message whose 'train' is not 0"},
+                             {"assistant\", \"tool_calls\": [{}]", "a message with 'tool_calls', which no template"}};
+  for (size_t i = 0; i < sizeof fields / sizeof *fields; i++) {
+    char line[256];
+    snprintf(line, sizeof line, "{\"messages\": [{\"content\": \"x\", \"role\": \"%s}]}", fields[i][0]);
+    refuse(chatml, work, line, fields[i][1]);
+  }
   chat_close(turns);
   chat_close(chatml);
   tokenizer_work_close(work);
