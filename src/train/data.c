@@ -199,6 +199,18 @@ const char *data_made_of(const Data *d, const char *path) {
   return NULL;
 }
 
+double data_padding(const Data *d) {
+  double all = 0, padded = 0;
+  for (int i = 0; i < d->n_trains; i++) {
+    const Set *set = &d->train[i];
+    const DocumentsTold *told = set->documents ? documents_told(set->documents) : NULL;
+    double share = told ? 1 - (double)told->inputs / ((double)told->rows * (double)d->S) : 0;
+    all += d->mixture.share[i];
+    padded += d->mixture.share[i] * share;
+  }
+  return padded / all;
+}
+
 int data_vals(const Data *d) { return d->n_vals; }
 const char *data_val_name(const Data *d, int val) { return d->val[val].name; }
 int64_t data_val_sequences(const Data *d, int val) { return d->val[val].range.n; }
@@ -213,6 +225,11 @@ static void hash_set(Sha256 *hash, const Set *set) {
   int64_t sizes[] = {tokens_n(set->tokens), tokens_files(set->tokens), set->range.first, set->range.n, tokens_marked(set->tokens)};
   sha256_add(hash, sizes, sizeof sizes);
   if (set->documents) sha256_add(hash, documents_told(set->documents), sizeof(DocumentsTold));
+  for (int i = 0; i < tokens_files(set->tokens); i++) {
+    const TokenNote *note;
+    tokens_note(set->tokens, i, &note);
+    sha256_add_text(hash, note ? note->job : "");
+  }
 }
 
 uint64_t data_hash(const Data *d) {

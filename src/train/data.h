@@ -25,7 +25,8 @@ void data_close(Data *data);
 void data_set_end(Data *data, const Config *c, int64_t vocab, int64_t end);
 int64_t data_tokens(const Data *data);          /* in the training files */
 int64_t data_epoch_sequences(const Data *data); /* samples of an epoch; of a mixture, of all its sources */
-uint64_t data_hash(const Data *data);           /* of all sizes and shares: equal where files and weights are */
+double data_padding(const Data *data);          /* share of the training rows' positions */
+uint64_t data_hash(const Data *data);           /* of all sizes, shares and notes: equal where files and weights are */
 /* Of a mixture, else nothing: what it comes to, for a checkpoint; and for people, a line a source. */
 void data_mixture(const Data *data, Text *out);
 void data_sources(const Data *data, int64_t steps, int64_t sequences, Text *out);

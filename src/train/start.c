@@ -102,7 +102,7 @@ static void open_data(Run *run) {
   const ChatFiles *made =
       chat_files(run->arena, c, run->comm, arena_printf(run->arena, "%s/data", c->run.folder), run->model.vocab);
   run->data = data_open(run->arena, c, made, run->model.vocab);
-  comm_agree(run->comm, data_hash(run->data), "the sizes of the data files");
+  comm_agree(run->comm, data_hash(run->data), "the data files, by their sizes or what they were made of");
   if (run_speaks(run)) {
     Text files = {0};
     data_list(run->data, &files);
@@ -128,6 +128,14 @@ static void open_data(Run *run) {
 
 /* --- engine --------------------------------------------------------------------------------------------------------------- */
 
+/* Routers see all positions: which are padding, the graph is not told. */
+static void warn_padding(Run *run, const ModelRouterLosses *router) {
+  double share = data_padding(run->data);
+  if (!run_speaks(run) || (router->balance <= 0 && router->z <= 0) || share < 0.05) return;
+  lines_warn(run->lines, 0, "%.0f %% of all positions are padding, which counts in the routers' losses%s", 100 * share,
+             run->config->data.packing ? "" : "; data.packing: true leaves less of it");
+}
+
 /* What a run's engine is asked for; refuses what cannot be had. */
 static EngineOptions settle(Run *run) {
   const Config *c = run->config;
@@ -137,6 +145,7 @@ static EngineOptions settle(Run *run) {
   const Machine *machine = dev_card(run->dev, &card) ? machine_of_card(card.name) : NULL;
   if (machine && c->precision.compute == PRECISION_BF16) run->shape.speed.peak = machine->narrow;
   EngineOptions o = setup_options(c, &run->model, threads);
+  warn_padding(run, &o.router);
   o.dropout = setup_dropout(c, &run->model);
   o.segments = setup_segments(c, &run->model);
   o.sequences = run->batch.micro;

@@ -122,6 +122,18 @@ test_what_does_not_fit_is_told() {
   expect_err "^error: chat\.jsonl: the line at byte [0-9]+: a message without texts 'role' and 'content'$"
 }
 
+test_padding_that_counts_in_losses_of_routers_is_told() {
+  write_chat
+  sed -i '/^model/d' t.yaml
+  mkdir m
+  sed 's/"vocab_size": 320/"vocab_size": 1024/' "$srcdir/test/golden/mixtral/config.json" > m/config.json
+  local experts='model.config=m train.duration=1steps'
+  train 1 $plain $lines $experts run.folder=one train.router_aux_loss=0.02
+  grep -qE "^warn .*[1-9][0-9] % of all positions are padding, which counts in the routers' losses; data.packing: true" out err
+  train 1 $plain $lines $experts run.folder=none
+  ! grep -q 'are padding' out err
+}
+
 test_ids_are_those_of_the_library() {
   local status=0
   python3 "$srcdir/test/cli/compare_chats.py" "$hpctrain" "$golden" 20 "${RANDOM}" > log 2>&1 || status=$?
