@@ -23,6 +23,7 @@ struct TokensWriter {
   TokenNote note;
   int fd, marks_fd; /* marks_fd: -1 before the first mark */
   int64_t n;
+  FailUndo undo;
 };
 
 /* --- notes ---------------------------------------------------------------------------------------------------------------- */
@@ -86,13 +87,13 @@ TokensMade tokens_made(const char *path, const TokenNote *note, int width, int64
 
 /* --- writing -------------------------------------------------------------------------------------------------------------- */
 
-static void drop_aside(const TokensWriter *w) {
+static void drop_aside(void *self) {
+  const TokensWriter *w = self;
   unlink(w->aside);
   if (w->marks_fd >= 0) unlink(w->marks_aside);
 }
 
 static _Noreturn void fail_write(const TokensWriter *w, int error) {
-  drop_aside(w);
   fail(FAIL_MACHINE, "%s: cannot be written: %s\nhelp: free some space, or write elsewhere", w->path, strerror(error));
 }
 
@@ -112,17 +113,17 @@ TokensWriter *tokens_writer_open(const char *path, int width) {
   CHECK(w->format);
   w->fd = open(w->aside, O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC, 0666);
   if (w->fd < 0) fail_write(w, errno);
+  w->undo = (FailUndo){.undo = drop_aside, .self = w};
+  fail_undo_push(&w->undo);
   return w;
 }
 
 void tokens_writer_note(TokensWriter *w, const TokenNote *note) { w->note = *note; }
 
 void tokens_writer_add(TokensWriter *w, const int32_t *ids, int64_t n) {
-  if (n > INT32_MAX - w->n) {
-    drop_aside(w);
+  if (n > INT32_MAX - w->n)
     fail(FAIL_INPUT, "%s: more than 2147483647 tokens do not fit the file's header\nhelp: split the text over several files",
          w->path);
-  }
   unsigned char part[65536];
   int width = w->format->width, most = (int)sizeof part / width;
   while (n) {
@@ -163,7 +164,6 @@ static void close_marks(TokensWriter *w) {
     sync_parent(w);
     if (rename(w->marks_aside, w->marks)) fail_write(w, errno);
   } else if (!access(w->marks, F_OK)) {
-    drop_aside(w);
     fail(FAIL_INPUT, "%s is there, and would be taken for marks of %s, which has none\nhelp: remove it, or write elsewhere",
          w->marks, w->path);
   }
@@ -175,6 +175,7 @@ void tokens_writer_close(TokensWriter *w) {
   if (!fd_write_at(w->fd, header, sizeof header, 0) || fsync(w->fd) || close(w->fd)) fail_write(w, errno);
   close_marks(w);
   if (rename(w->aside, w->path)) fail_write(w, errno);
+  fail_undo_pop(&w->undo);
   sync_parent(w);
   arena_close(w->arena);
 }

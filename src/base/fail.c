@@ -3,6 +3,7 @@
 #include "src/base/fail.h"
 
 #include <stdarg.h>
+#include <stdatomic.h>
 #include <stdio.h>
 #include <string.h>
 #include <unistd.h>
@@ -21,6 +22,26 @@ void fail_set_hook(FailHook *h) { hook = h ? h : hook_default; }
 
 void fail_set_context(const char *text) { snprintf(context, sizeof context, "%s", text); }
 
+static _Atomic(FailUndo *) newest;
+
+void fail_undo_push(FailUndo *u) {
+  u->pid = (int)getpid();
+  u->before = atomic_load(&newest);
+  atomic_store(&newest, u);
+}
+
+void fail_undo_pop(FailUndo *u) {
+  FailUndo *at = u;
+  if (atomic_compare_exchange_strong(&newest, &at, u->before)) return;
+  while (at && at->before != u) at = at->before; /* at: the newest; NULL when another thread fails and has taken them */
+  if (at) at->before = u->before;
+}
+
+static void undo_all(void) {
+  for (FailUndo *u = atomic_exchange(&newest, NULL); u; u = u->before)
+    if (u->pid == (int)getpid()) u->undo(u->self);
+}
+
 _Noreturn void fail(FailKind kind, const char *format, ...) {
   char text[65536]; /* all errors of a run file fit */
   int n = snprintf(text, sizeof text, "error: %s", context);
@@ -29,6 +50,7 @@ _Noreturn void fail(FailKind kind, const char *format, ...) {
   vsnprintf(text + n, sizeof text - (size_t)n - 1, format, args);
   va_end(args);
   strcat(text, "\n");
+  undo_all();
   hook(kind, text);
   _exit((int)kind); /* a hook that returned */
 }

@@ -33,6 +33,18 @@ void fail_set_hook(FailHook *hook);
 /* Text that precedes every message once set, such as "rank 3 (n002): "; "" at start.  Copied. */
 void fail_set_context(const char *context);
 
+/* What else goes with a job that fails: files that nobody will finish.  Done before the error is told, the newest first, by the
+ * process that has pushed it; undo must not fail itself.  Push and pop are for one thread, in pairs. */
+typedef struct FailUndo FailUndo;
+struct FailUndo {
+  void (*undo)(void *self);
+  void *self;
+  int pid; /* the rest is fail's */
+  FailUndo *before;
+};
+void fail_undo_push(FailUndo *u); /* which stays where it is until the pop */
+void fail_undo_pop(FailUndo *u);
+
 /* The reason of a try_… that returned false. */
 typedef struct Why {
   char text[1024];

@@ -22,7 +22,6 @@ typedef struct Bench {
   Comm *comm;
   const Config *config;
   Batch batch;
-  const char *aside; /* the folder of its conversations' token files; NULL: there is none */
   Data *data;
   DataRoom room;
   int32_t *ids, *labels, *starts; /* of a pass */
@@ -45,10 +44,11 @@ static void open_data(Bench *b, Found *f) {
   const Config *c = b->config;
   Text warnings = {0};
   int64_t vocab = setup_model(b->arena, c, &warnings).vocab;
-  const ChatFiles *made = chat_files_aside(b->arena, c, vocab, &b->aside);
+  ChatAside *aside = chat_files_aside(b->arena, c, b->comm, vocab);
   double begin = clock_seconds();
-  b->data = data_open(b->arena, c, made, vocab);
+  b->data = data_open(b->arena, c, aside->files, vocab);
   f->open = clock_seconds() - begin;
+  chat_files_drop(aside);
   Tokenizer *t = data_tokenizer(b->data, c, vocab, &warnings);
   data_set_end(b->data, c, vocab, t ? tokenizer_special(t, TOKENIZER_EOS) : -1);
   tokenizer_close(t);
@@ -141,7 +141,6 @@ int cmd_bench(int argc, char **argv) {
   comm_gather(b.comm, &mine, sizeof mine, all);
   if (comm_rank(b.comm) == 0) tell(&b, all);
   data_close(b.data);
-  chat_files_drop(b.aside);
   comm_close(b.comm);
   arena_close(b.arena);
   return 0;

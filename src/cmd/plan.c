@@ -54,9 +54,11 @@ static void check_data(const Prospect *p) {
            config_total_steps(c, 1));
     return;
   }
-  const char *aside;
-  const ChatFiles *made = chat_files_aside(p->arena, c, p->model.vocab, &aside);
-  Data *data = data_open(p->arena, c, made, p->model.vocab);
+  Comm *alone = comm_self();
+  ChatAside *aside = chat_files_aside(p->arena, c, alone, p->model.vocab);
+  Data *data = data_open(p->arena, c, aside->files, p->model.vocab);
+  chat_files_drop(aside);
+  comm_close(alone);
   Text warnings = {0};
   Tokenizer *t = data_tokenizer(data, c, p->model.vocab, &warnings);
   if (warnings.n) fprintf(stderr, "warn   %s", warnings.at);
@@ -81,7 +83,6 @@ static void check_data(const Prospect *p) {
   if (t) printf("       %s, %" PRId64 " ids of the model's %" PRId64 "\n", tokenizer_path(t), tokenizer_vocab(t), p->model.vocab);
   tokenizer_close(t);
   data_close(data);
-  chat_files_drop(aside);
 }
 
 static void check_weights(const Prospect *p) {

@@ -3,6 +3,8 @@
 
 #include <errno.h>
 #include <glob.h>
+#include <limits.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -14,8 +16,9 @@ typedef struct Maker {
   Arena *arena;
   const Config *config;
   const char *folder;
+  Tokenizer *tokenizer;
+  Chat *chat;
   TokenizeOptions options;
-  const Tokenizer *tokenizer; /* NULL: another rank makes the files */
 } Maker;
 
 static bool has_json(const DataSets *sets) {
@@ -28,37 +31,72 @@ static bool wants_files(const Config *c) {
   return c->data.format == DATA_CHAT && (has_json(&c->data.train) || has_json(&c->data.val));
 }
 
-static void make(const Maker *m, const DataSet *set, const char *out) {
+static const char *prefix_of(const Maker *m, const char *kind, int i) {
+  return arena_printf(m->arena, "%s/%s-%d", m->folder, kind, i + 1);
+}
+
+/* What glob finds prefix-….bin by, whatever the folder is called. */
+static const char *pattern_of(Arena *arena, const char *prefix) {
+  char *pattern = arena_alloc(arena, 2 * strlen(prefix) + sizeof "-*.bin"), *at = pattern;
+  for (; *prefix; *at++ = *prefix++)
+    if (strchr("*?[]\\~", *prefix)) *at++ = '\\';
+  strcpy(at, "-*.bin");
+  return pattern;
+}
+
+/* Whether all was there. */
+static bool make(const Maker *m, const DataSet *set, const char *prefix, bool look) {
   glob_t found;
   TokenizeOptions o = m->options;
-  o.out = out;
+  o.out = prefix;
+  o.look = look;
   int rc = glob(set->path.text, GLOB_ERR | GLOB_TILDE, NULL, &found);
   if (rc)
     config_fail_at(m->config, set->path.place, "check data.train and data.val", "%s: %s", set->path.text,
                    rc == GLOB_NOMATCH ? "no such file" : "its folder cannot be read");
   Comm *alone = comm_self();
-  tokenize_files(m->arena, alone, m->tokenizer, &o, found.gl_pathv, (int)found.gl_pathc);
+  TokenizeMade made = tokenize_files(m->arena, alone, m->tokenizer, &o, found.gl_pathv, (int)found.gl_pathc);
   comm_close(alone);
   globfree(&found);
+  return made.whole;
 }
 
-static const char **make_sets(const Maker *m, const DataSets *sets, const char *kind) {
+static bool make_set(const Maker *m, const DataSets *sets, const char *kind, bool look) {
+  bool whole = true;
+  for (int i = 0; i < sets->n; i++)
+    if (config_is_json(sets->at[i].path.text)) whole = make(m, &sets->at[i], prefix_of(m, kind, i), look) && whole;
+  return whole;
+}
+
+static bool make_sets(const Maker *m, bool look) {
+  bool train = make_set(m, &m->config->data.train, "train", look);
+  return make_set(m, &m->config->data.val, "val", look) && train;
+}
+
+static const char **name_set(const Maker *m, const DataSets *sets, const char *kind) {
   const char **files = arena_array(m->arena, const char *, sets->n);
   for (int i = 0; i < sets->n; i++) {
-    const DataSet *set = &sets->at[i];
-    bool json = config_is_json(set->path.text);
-    files[i] = json ? arena_printf(m->arena, "%s/%s-%d.bin", m->folder, kind, i + 1) : set->path.text;
-    if (json && m->tokenizer) make(m, set, files[i]);
+    const char *path = sets->at[i].path.text;
+    files[i] = config_is_json(path) ? pattern_of(m->arena, prefix_of(m, kind, i)) : path;
   }
   return files;
 }
 
-static Chat *open_chat(const Maker *m) {
+static ChatFiles *name_sets(const Maker *m) {
+  ChatFiles *files = arena_new(m->arena, ChatFiles);
+  files->train = name_set(m, &m->config->data.train, "train");
+  files->val = name_set(m, &m->config->data.val, "val");
+  return files;
+}
+
+static Chat *open_chat(const Maker *m, const Text *warnings) {
   const Config *c = m->config;
   Chat *chat;
   Why why;
   if (!m->tokenizer)
-    config_fail(c, "data.tokenizer", "the model's own tokenizer", "conversations are text, which nothing here turns into tokens");
+    config_fail(c, "data.tokenizer", "the model's own tokenizer",
+                "conversations are text, which nothing here turns into tokens%s%.*s", warnings->n ? "; " : "",
+                warnings->n ? (int)strcspn(warnings->at, "\n") : 0, warnings->n ? warnings->at : "");
   if (!try_chat_open(m->tokenizer, c->data.chat_template, c->data.train_on_inputs, &chat, &why)) {
     char *help = strstr(why.text, "\nhelp: ");
     if (help) *help = 0;
@@ -68,47 +106,88 @@ static Chat *open_chat(const Maker *m) {
   return chat;
 }
 
-ChatFiles *chat_files(Arena *arena, const Config *c, Comm *comm, const char *folder, int64_t vocab) {
-  if (!wants_files(c)) return NULL;
-  Maker m = {.arena = arena, .config = c, .folder = folder};
-  bool mine = comm_rank(comm) == 0;
+static void open_maker(Maker *m, int64_t vocab, int threads) {
+  const Config *c = m->config;
   Text warnings = {0};
-  Tokenizer *t = mine ? data_open_tokenizer(c, vocab, &warnings) : NULL;
-  Chat *chat = NULL;
-  m.tokenizer = t;
-  if (mine) chat = open_chat(&m);
-  m.options = (TokenizeOptions){.field = "text",
-                                .chat = chat,
-                                .chat_name = c->data.chat_template,
-                                .inputs = c->data.train_on_inputs,
-                                .bos = -1,
-                                .eos = -1,
-                                .own = true,
-                                .threads = comm_core_share(comm)};
-  ChatFiles *files = arena_new(arena, ChatFiles);
-  files->train = make_sets(&m, &c->data.train, "train");
-  files->val = make_sets(&m, &c->data.val, "val");
+  m->tokenizer = data_open_tokenizer(c, vocab, &warnings);
+  m->chat = open_chat(m, &warnings);
   text_close(&warnings);
-  chat_close(chat);
-  tokenizer_close(t);
-  comm_barrier(comm);
-  return files;
+  m->options = (TokenizeOptions){.field = "text",
+                                 .chat = m->chat,
+                                 .chat_name = c->data.chat_template,
+                                 .inputs = c->data.train_on_inputs,
+                                 .bos = -1,
+                                 .eos = -1,
+                                 .own = true,
+                                 .threads = threads};
 }
 
-ChatFiles *chat_files_aside(Arena *arena, const Config *c, int64_t vocab, const char **folder) {
-  *folder = NULL;
+static void close_maker(Maker *m) {
+  chat_close(m->chat);
+  tokenizer_close(m->tokenizer);
+}
+
+static const char *run_data(Arena *arena, const Config *c) { return arena_printf(arena, "%s/data", c->run.folder); }
+
+ChatFiles *chat_files(Arena *arena, const Config *c, Comm *comm, int64_t vocab) {
   if (!wants_files(c)) return NULL;
+  Maker m = {.arena = arena, .config = c, .folder = run_data(arena, c)};
+  int threads = comm_core_share(comm);
+  if (comm_rank(comm) == 0) {
+    open_maker(&m, vocab, threads);
+    make_sets(&m, false);
+    close_maker(&m);
+  }
+  comm_barrier(comm);
+  return name_sets(&m);
+}
+
+static void drop(void *folder) { try_tree_remove(folder, NULL); }
+
+/* A folder that goes if this ends before it should. */
+static char *make_folder(Arena *arena, FailUndo *undo) {
   const char *place = getenv("TMPDIR");
   char *made = arena_printf(arena, "%s/hpctrain.XXXXXX", place ? place : "/tmp");
   if (!mkdtemp(made)) fail(FAIL_MACHINE, "%s: %s\nhelp: TMPDIR names a folder for temporary files", made, strerror(errno));
-  *folder = made;
-  Comm *alone = comm_self();
-  ChatFiles *files = chat_files(arena, c, alone, made, vocab);
-  comm_close(alone);
-  return files;
+  *undo = (FailUndo){.undo = drop, .self = made};
+  fail_undo_push(undo);
+  return made;
 }
 
-void chat_files_drop(const char *folder) {
+typedef struct Place {
+  char path[PATH_MAX];
+} Place;
+
+ChatAside *chat_files_aside(Arena *arena, const Config *c, Comm *comm, int64_t vocab) {
+  ChatAside *aside = arena_new(arena, ChatAside);
+  *aside = (ChatAside){.comm = comm};
+  if (!wants_files(c)) return aside;
+  int threads = comm_core_share(comm);
+  bool first = comm_local_rank(comm) == 0, whole = false;
+  Maker m = {.arena = arena, .config = c, .folder = run_data(arena, c)};
+  if (first) open_maker(&m, vocab, threads);
+  if (comm_rank(comm) == 0) whole = make_sets(&m, true);
+  comm_broadcast(comm, &whole, sizeof whole, 0);
+  if (!whole) {
+    Place *all = arena_array(arena, Place, comm_local_size(comm)), *mine = arena_new(arena, Place);
+    *mine = (Place){0};
+    if (first) {
+      m.folder = aside->folder = make_folder(arena, &aside->undo);
+      make_sets(&m, false);
+      snprintf(mine->path, sizeof mine->path, "%s", m.folder);
+    }
+    comm_gather_local(comm, mine, sizeof *mine, all);
+    m.folder = all->path;
+  }
+  if (first) close_maker(&m);
+  aside->files = name_sets(&m);
+  return aside;
+}
+
+void chat_files_drop(ChatAside *aside) {
   Why why;
-  if (folder && !try_tree_remove(folder, &why)) fail(FAIL_MACHINE, "%s", why.text);
+  comm_barrier(aside->comm);
+  if (!aside->folder) return;
+  fail_undo_pop(&aside->undo);
+  if (!try_tree_remove(aside->folder, &why)) fail(FAIL_MACHINE, "%s", why.text);
 }

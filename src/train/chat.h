@@ -3,6 +3,7 @@
 #ifndef TRAIN_CHAT_H
 #define TRAIN_CHAT_H
 
+#include "src/base/fail.h"
 #include "src/comm/comm.h"
 #include "src/config/config.h"
 
@@ -10,12 +11,19 @@ typedef struct ChatFiles {
   const char **train, **val; /* token files a set, in the run file's order: a pattern each */
 } ChatFiles;
 
-/* All ranks call.  Rank 0 writes the files into folder, which all see, and says so on standard error where that takes long; those
- * of the same conversations and settings stay.  NULL: nothing is JSON lines.  Input errors name key or file. */
-ChatFiles *chat_files(Arena *arena, const Config *c, Comm *comm, const char *folder, int64_t vocab);
+/* All ranks call.  Rank 0 writes the files into run.folder/data, which all see, and says so on standard error where that takes
+ * long; those of the same conversations and settings stay.  NULL: nothing is JSON lines.  Input errors name key or file. */
+ChatFiles *chat_files(Arena *arena, const Config *c, Comm *comm, int64_t vocab);
 
-/* The same for one process, in a folder for temporary files, which *folder names (NULL: none was made); it goes in the second. */
-ChatFiles *chat_files_aside(Arena *arena, const Config *c, int64_t vocab, const char **folder);
-void chat_files_drop(const char *folder); /* NULL is fine */
+/* The same without touching a run: what it has made, if that is what it would make; else a rank of each node makes files for the
+ * others there, in a folder for temporary files.  The second, once all that is wanted is open, does away with that. */
+typedef struct ChatAside {
+  const ChatFiles *files; /* NULL: nothing is JSON lines */
+  Comm *comm;
+  const char *folder; /* this rank's to remove; NULL: none */
+  FailUndo undo;
+} ChatAside;
+ChatAside *chat_files_aside(Arena *arena, const Config *c, Comm *comm, int64_t vocab);
+void chat_files_drop(ChatAside *aside);
 
 #endif

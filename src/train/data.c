@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "src/train/data.h"
 
+#include <fnmatch.h>
 #include <inttypes.h>
 #include <stdlib.h>
 #include <string.h>
@@ -52,13 +53,22 @@ typedef struct Opening {
   int64_t vocab;
 } Opening;
 
+/* Whether a file is one that was made here of this set's conversations. */
+static bool is_made_of(const DataSet *set, const char *pattern, const char *path) {
+  return config_is_json(set->path.text) && !fnmatch(pattern, path, FNM_PATHNAME);
+}
+
 /* why begins with the file's name; of one that was made here, what of. */
-static void name_source(const DataSet *sets, const char *const *made, int n, Why *why) {
-  for (int i = 0; made && i < n; i++) {
-    size_t length = strlen(made[i]);
-    if (!strcmp(made[i], sets[i].path.text) || strncmp(why->text, made[i], length) || why->text[length] != ':') continue;
+static void name_source(Arena *arena, const DataSet *sets, const char *const *made, int n, Why *why) {
+  static const char end[] = ".bin";
+  const char *after = strstr(why->text, ".bin:");
+  if (!after || !made) return;
+  after += strlen(end);
+  const char *path = arena_strndup(arena, why->text, (size_t)(after - why->text));
+  for (int i = 0; i < n; i++) {
+    if (!is_made_of(&sets[i], made[i], path)) continue;
     Why named;
-    why_not(&named, "%s, made of %s%s", made[i], sets[i].path.text, why->text + length);
+    why_not(&named, "%s, made of %s%s", path, sets[i].path.text, after);
     *why = named;
     return;
   }
@@ -77,7 +87,7 @@ static Set open_set(const Opening *o, const char *key, const char *name, const D
     ok = try_documents_open(o->arena, set.tokens, c->train.seq_len, c->data.packing, (DocumentsLong)c->data.too_long,
                             &set.documents, &why);
   free(paths);
-  if (!ok) name_source(sets, made, n, &why);
+  if (!ok) name_source(o->arena, sets, made, n, &why);
   if (!ok) fail_files(c, key, sets, n, &why);
   set.range.n = set.documents ? documents_told(set.documents)->rows : tokens_samples(set.tokens, c->train.seq_len);
   return set;
@@ -195,7 +205,7 @@ int64_t data_epoch_sequences(const Data *d) {
 const char *data_made_of(const Data *d, const char *path) {
   const DataSets *sets = &d->config->data.train;
   for (int i = 0; d->made && i < sets->n; i++)
-    if (config_is_json(sets->at[i].path.text) && !strcmp(d->made->train[i], path)) return sets->at[i].path.text;
+    if (is_made_of(&sets->at[i], d->made->train[i], path)) return sets->at[i].path.text;
   return NULL;
 }
 

@@ -99,8 +99,7 @@ static void open_data(Run *run) {
   const Config *c = run->config;
   if (c->demo_data && run_speaks(run)) write_demo(c->demo_data);
   comm_barrier(run->comm);
-  const ChatFiles *made =
-      chat_files(run->arena, c, run->comm, arena_printf(run->arena, "%s/data", c->run.folder), run->model.vocab);
+  const ChatFiles *made = chat_files(run->arena, c, run->comm, run->model.vocab);
   run->data = data_open(run->arena, c, made, run->model.vocab);
   comm_agree(run->comm, data_hash(run->data), "the data files, by their sizes or what they were made of");
   if (run_speaks(run)) {

@@ -18,6 +18,7 @@ typedef struct TokenizeOptions {
   int32_t bos, eos; /* -1: none */
   bool lines;       /* a line of text is a document, else a file */
   bool own;         /* what is there of other texts or settings gives way */
+  bool look;        /* nothing is written, nothing goes: whether all is there */
   int threads;
   int shards; /* about so many; 0: as many as suit the texts */
 } TokenizeOptions;
@@ -28,6 +29,7 @@ typedef struct TokenizeMade {
   int files, shards;               /* inputs; token files */
   double nbytes, seconds;          /* of inputs */
   int width;
+  bool whole;               /* all were there, and no others of their name */
   const char *first, *last; /* names of token files; the arena's */
 } TokenizeMade;
 

@@ -1,11 +1,14 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Shards of tokens from files: rank r of R makes every R-th. */
+#include <errno.h>
 #include <inttypes.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/stat.h>
+#include <unistd.h>
 
+#include "io/token_marks.h"
 #include "src/base/clock.h"
 #include "src/base/file.h"
 #include "src/base/hash.h"
@@ -24,6 +27,7 @@ typedef struct Job {
   Sources sources;
   Shards shards;
   bool single; /* one file of the name that was given */
+  bool more;   /* there are files behind the last that the texts make */
   int width;
   TokenizerWork **works;
   double begin, spoke;
@@ -96,10 +100,27 @@ static bool *find_made(Job *j, Totals *totals) {
   }
   comm_agree(j->comm, sha256_u64(&hash), "the texts to tokenize");
   struct stat info;
-  if (!j->single && !stat(shard_path(j, j->shards.n), &info))
+  j->more = !j->single && !stat(shard_path(j, j->shards.n), &info);
+  if (j->more && !j->o->own)
     fail(FAIL_INPUT, "%s is there, and these texts make no such shard\nhelp: remove it, or another --out",
          shard_path(j, j->shards.n));
   return made;
+}
+
+static void drop_file(const char *path) {
+  if (unlink(path) && errno != ENOENT) fail(FAIL_MACHINE, "%s: %s\nhelp: remove it: it is of other texts", path, strerror(errno));
+}
+
+/* A pattern would find them.  The last goes first, so that the first is there until all have gone. */
+static void drop_more(const Job *j) {
+  int end = j->shards.n;
+  while (!access(shard_path(j, end), F_OK)) end++;
+  while (end-- > j->shards.n) {
+    char *marks = token_marks_path(shard_path(j, end));
+    drop_file(shard_path(j, end));
+    drop_file(marks);
+    free(marks);
+  }
 }
 
 /* --- work ------------------------------------------------------------------------------------------------------------------ */
@@ -127,24 +148,32 @@ static void make_shard(Job *j, int i, Totals *totals) {
   totals->documents += made.documents;
 }
 
+/* This rank's. */
+static void make_shards(Job *j, const bool *made, Totals *totals) {
+  int rank = comm_rank(j->comm), size = comm_size(j->comm), threads = j->o->threads;
+  if (j->more && rank == 0) drop_more(j);
+  j->works = arena_array(j->arena, TokenizerWork *, threads);
+  for (int i = 0; i < threads; i++) j->works[i] = tokenizer_work_open(j->t);
+  j->begin = j->spoke = clock_seconds();
+  for (int i = rank; i < j->shards.n; i += size)
+    if (!made[i]) make_shard(j, i, totals);
+  for (int i = 0; i < threads; i++) tokenizer_work_close(j->works[i]);
+}
+
 TokenizeMade tokenize_files(Arena *arena, Comm *comm, const Tokenizer *t, const TokenizeOptions *o, char *const *inputs, int n) {
   Job j = {.arena = arena, .comm = comm, .t = t, .o = o, .width = tokenizer_vocab(t) <= NARROW ? 2 : 4};
   Totals totals = {0};
-  int rank = comm_rank(comm), size = comm_size(comm);
+  int size = comm_size(comm);
   cut(&j, inputs, n);
-  make_folder(&j);
+  if (!o->look) make_folder(&j);
   bool *made = find_made(&j, &totals);
   comm_barrier(comm); /* all have looked before anybody writes */
-  j.works = arena_array(j.arena, TokenizerWork *, o->threads);
-  for (int i = 0; i < o->threads; i++) j.works[i] = tokenizer_work_open(t);
-  j.begin = j.spoke = clock_seconds();
-  for (int i = rank; i < j.shards.n; i += size)
-    if (!made[i]) make_shard(&j, i, &totals);
+  j.begin = clock_seconds();
+  if (!o->look) make_shards(&j, made, &totals);
   Totals *all = arena_array(j.arena, Totals, size), sum = {0};
   comm_gather(comm, &totals, sizeof totals, all);
   for (int r = 0; r < size; r++)
     sum = (Totals){sum.tokens + all[r].tokens, sum.documents + all[r].documents, sum.kept + all[r].kept};
-  for (int i = 0; i < o->threads; i++) tokenizer_work_close(j.works[i]);
   return (TokenizeMade){.tokens = sum.tokens,
                         .documents = sum.documents,
                         .kept = sum.kept,
@@ -153,6 +182,7 @@ TokenizeMade tokenize_files(Arena *arena, Comm *comm, const Tokenizer *t, const 
                         .nbytes = (double)sources_size(&j.sources),
                         .seconds = clock_seconds() - j.begin,
                         .width = j.width,
+                        .whole = sum.kept == j.shards.n && !j.more,
                         .first = shard_path(&j, 0),
                         .last = shard_path(&j, j.shards.n - 1)};
 }

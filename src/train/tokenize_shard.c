@@ -14,6 +14,7 @@
 #include <unistd.h>
 
 #include "io/json.h"
+#include "io/mapped.h"
 #include "io/tokens.h"
 #include "src/train/tokenize_shard.h"
 
@@ -49,14 +50,15 @@ typedef struct Worker {
 
 /* --- texts ----------------------------------------------------------------------------------------------------------------- */
 
-static char *map_source(const Source *s) {
+static const char *map_source(const Source *s) {
   struct stat info;
+  Why why;
   int fd = open(s->path, O_RDONLY | O_CLOEXEC);
   if (fd < 0 || fstat(fd, &info)) fail(FAIL_INPUT, "%s: %s", s->path, strerror(errno));
   if (info.st_size != s->size) fail(FAIL_INPUT, "%s has changed meanwhile\nhelp: start again once nobody writes it", s->path);
-  void *at = mmap(NULL, (size_t)s->size, PROT_READ, MAP_PRIVATE, fd, 0);
-  if (at == MAP_FAILED) fail(FAIL_MACHINE, "%s: mmap: %s", s->path, strerror(errno));
-  madvise(at, (size_t)s->size, MADV_SEQUENTIAL);
+  const void *at = mapped_open(s->path, fd, (size_t)s->size, &why);
+  if (!at) fail(FAIL_MACHINE, "%s", why.text);
+  madvise((void *)at, (size_t)s->size, MADV_SEQUENTIAL);
   close(fd);
   return at;
 }
@@ -106,6 +108,11 @@ static bool is_blank(const char *at, const char *end) {
   return at == end;
 }
 
+/* Some programs put it before JSON, where none belongs (RFC 8259, 8.1). */
+static size_t byte_order_mark(const Source *s, const char *text) {
+  return s->json && s->size >= 3 && !memcmp(text, "\xef\xbb\xbf", 3) ? 3 : 0;
+}
+
 /* Lines that begin in the chunk, without their ends. */
 static void add_lines(Worker *w, const Chunk *c, const char *text, Slot *slot) {
   const Source *s = c->source;
@@ -115,6 +122,7 @@ static void add_lines(Worker *w, const Chunk *c, const char *text, Slot *slot) {
     if (!at) return;
     at++;
   }
+  if (!c->begin) at += byte_order_mark(s, text);
   while (at < text + c->end) {
     const char *stop = memchr(at, '\n', (size_t)(end - at)), *next = stop ? stop + 1 : end;
     if (!stop) stop = end;
@@ -128,7 +136,7 @@ static void add_lines(Worker *w, const Chunk *c, const char *text, Slot *slot) {
 }
 
 static void make_chunk(Worker *w, const Chunk *c, Slot *slot) {
-  char *text = map_source(c->source);
+  const char *text = map_source(c->source);
   slot->ids.n = 0;
   slot->marks.n = 0;
   slot->documents = 0;
@@ -136,7 +144,7 @@ static void make_chunk(Worker *w, const Chunk *c, Slot *slot) {
     add_lines(w, c, text, slot);
   else
     add_document(w, c, text + c->begin, (size_t)(c->end - c->begin), slot);
-  CHECK(!munmap(text, (size_t)c->source->size));
+  mapped_close(text, (size_t)c->source->size);
 }
 
 /* --- threads --------------------------------------------------------------------------------------------------------------- */

@@ -32,8 +32,9 @@ test_a_run_takes_json_lines_or_token_files_of_them_on_any_ranks_and_after_a_resu
   train 2 $plain $lines run.folder=two train.micro_batch_size=1
   expect_close one two
   train 1 $plain $lines run.folder=again train.stop_after=3steps
-  expect_run 0 stat -c %Y again/data/train-1.bin
+  cp -p again/data/train-1-00000.bin kept.bin
   train 1 $plain $lines run.folder=again
+  [ ! again/data/train-1-00000.bin -nt kept.bin ]
   expect_same one again
   fails 2 1 $plain ${lines/inputs=false/inputs=true} run.folder=again
   expect_err 'data\.train_on_inputs cannot change in a run'
@@ -65,6 +66,28 @@ test_a_resume_minds_what_texts_say_and_not_when_they_were_written() {
   train 1 $plain $files train.stop_after=4steps
 }
 
+# Three files of eight are as good as one, and what is there already is taken; a folder may be called as it likes.
+test_plan_and_bench_take_what_the_run_has_made_and_leave_nothing() {
+  write_chat
+  mkdir tmp
+  export TMPDIR=$PWD/tmp
+  printf '\xef\xbb\xbf' | cat - chat.jsonl > mark.jsonl
+  train 1 $plain ${lines/chat.jsonl/mark.jsonl} 'run.folder=a[1]*'
+  train 1 $plain $lines run.folder=b
+  expect_same 'a[1]*' b
+  touch b/data/train-1-00001.bin # of more texts, once
+  expect_run 0 mpi 2 "$hpctrain" bench data t.yaml $lines --seconds 1 run.folder=b train.micro_batch_size=1
+  [ -e b/data/train-1-00001.bin ]
+  train 1 $plain $lines run.folder=b train.duration=20steps checkpoint.resume=never
+  [ ! -e b/data/train-1-00001.bin ]
+  expect_run 0 env TMPDIR=/nowhere "$hpctrain" plan t.yaml $lines run.folder=b
+  expect_run 0 "$hpctrain" plan t.yaml $lines
+  echo '{' >> chat.jsonl
+  expect_run 2 "$hpctrain" plan t.yaml $lines
+  fails 2 1 $plain $lines run.folder=b
+  expect_equal "$(echo $(ls tmp b/data))" "b/data: train-1-00000.bin train-1-00000.mask tmp:"
+}
+
 test_an_epoch_in_one_batch_is_the_same_packed_and_not() {
   write_chat
   train 1 $plain $lines run.folder=apart train.global_batch_size=8sequences train.duration=2steps
@@ -81,7 +104,7 @@ test_what_is_long_or_counts_is_as_asked() {
   train 1 $plain $lines run.folder=drop data.too_long=drop
   expect_out '8 documents in 7 sequences'
   fails 2 1 $plain $lines run.folder=refuse data.too_long=refuse
-  expect_err '^error: refuse/data/train-1\.bin, made of chat\.jsonl: document 8 \(of JSON lines, .*\) has [0-9]+ tokens, a sequence 48 '
+  expect_err '^error: refuse/data/train-1-00000\.bin, made of chat\.jsonl: document 8 \(of JSON lines, .*\) has [0-9]+ tokens, a sequence 48 '
   train 1 $plain ${lines/inputs=false/inputs=true} run.folder=all
   expect_out '100 % of that counts'
   expect_run 0 "$hpctrain" plan t.yaml $lines
@@ -109,6 +132,12 @@ test_what_does_not_fit_is_told() {
   sed 's/tokenizer: [^}]*/tokenizer: none/' t.yaml > none.yaml
   expect_run 2 "$hpctrain" none.yaml $lines
   expect_err '^error: conversations are text, which nothing here turns into tokens$'
+  cp -r "$srcdir/test/golden/llama2" model
+  chmod u+w model
+  cp "$golden/llama2-style.json" model/tokenizer.json
+  sed '/^model/d; s/tokenizer: [^}]*/tokenizer: auto/' t.yaml > from.yaml
+  expect_run 2 "$hpctrain" from.yaml $lines model.from=model
+  expect_err '^error: conversations are text, .* into tokens; model\.from: its .* has 1024 ids, but the model.s vocabulary 320$'
   fails 2 1 data.train=chat.jsonl
   expect_err '^error: chat\.jsonl is text, no token file$'
   fails 2 1 data.format=chat
