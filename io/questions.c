@@ -6,6 +6,7 @@
 #include <string.h>
 
 #include "io/json_lines.h"
+#include "src/base/utf8.h"
 #include "src/base/vec.h"
 
 typedef struct Reading {
@@ -33,11 +34,17 @@ static const char *text_of(const Line *l, const json_t *value, const char *what,
   return json_string_value(value);
 }
 
+static const char *label_text(const Line *l, const json_t *label) {
+  if (json_is_integer(label)) return arena_printf(l->arena, "%lld", (long long)json_integer_value(label));
+  return json_string_value(label);
+}
+
 static void add_choice(Line *l, const char *text, size_t n, const json_t *label) {
   Question *q = l->question;
   if (!n) wrong(l, "a choice is empty");
   if (q->n_choices == QUESTION_CHOICES) wrong(l, "there are too many choices");
-  l->labels[q->n_choices] = json_string_value(label);
+  if (label && !json_is_string(label) && !json_is_integer(label)) wrong(l, "a choice's label is neither text nor a whole number");
+  l->labels[q->n_choices] = label_text(l, label);
   q->choices[q->n_choices++] = (Choice){arena_strndup(l->arena, text, n), n};
 }
 
@@ -78,9 +85,8 @@ static void drop_brackets(Text *text) {
 }
 
 static void clean(Text *text) {
-  size_t begin = 0;
-  while (text->n && isspace((unsigned char)text->at[text->n - 1])) text->n--;
-  while (begin < text->n && isspace((unsigned char)text->at[begin])) begin++;
+  text->n = utf8_trimmed(text->at, text->n);
+  size_t begin = utf8_spaces(text->at, text->n);
   if (text->n) memmove(text->at, text->at + begin, text->n -= begin);
   replace_all(text, " [title]", ". ");
   drop_brackets(text);
@@ -102,6 +108,7 @@ static void read_hellaswag(Line *l) {
   const json_t *activity = json_object_get(l->object, "activity_label"), *endings = json_object_get(l->object, "endings"), *one;
   Text text = {0};
   size_t i, n;
+  l->question->apart = true;
   if (json_is_string(activity)) text_printf(&text, "%s: ", json_string_value(activity));
   if (json_object_get(l->object, "ctx_a") && json_object_get(l->object, "ctx_b")) {
     add_field(l, &text, "ctx_a");
@@ -147,6 +154,7 @@ static void read_arc(Line *l) {
   size_t n;
   if (published) stem = json_object_get(question, "stem");
   const char *asked = text_of(l, stem, "question is no text", &n);
+  l->question->apart = true;
   text_printf(&text, "Question: ");
   text_add(&text, asked, n);
   text_printf(&text, "\nAnswer:");
@@ -170,12 +178,17 @@ static int label_of(const Line *l) {
   int64_t number = -1;
   for (size_t i = 0; i < sizeof names / sizeof *names && !label; i++) label = json_object_get(l->object, names[i]);
   if (!label) wrong(l, "there is no label, nor answerKey");
-  for (int i = 0; json_is_string(label) && i < l->question->n_choices; i++)
-    if (l->labels[i] && !strcmp(l->labels[i], json_string_value(label))) return i;
-  if (json_is_integer(label))
-    number = json_integer_value(label);
-  else if (!json_is_string(label) || !num_parse_int(json_string_value(label), &number))
-    number = -1;
+  const char *name = label_text(l, label);
+  bool named = false, numbered = false;
+  for (int i = 0; i < l->question->n_choices; i++) {
+    int64_t any;
+    if (!l->labels[i]) continue;
+    if (name && !strcmp(l->labels[i], name)) return i;
+    named = true;
+    numbered |= num_parse_int(l->labels[i], &any);
+  }
+  bool by_number = !numbered && (!named || json_is_integer(label));
+  if (!by_number || !name || !num_parse_int(name, &number)) number = -1;
   if (number < 0 || number >= l->question->n_choices) wrong(l, "its label names none of its choices");
   return (int)number;
 }

@@ -6,9 +6,9 @@
  * token is not scored).  One that is longer than the window is scored in several: each goes `stride` tokens further than the one
  * before and scores only what is new, so that all tokens but the first window's have window - stride tokens before them or more.
  *
- * A choice's score is the log-probability of its tokens behind the context: what the text of both has beyond the tokens of the
- * context alone.  acc takes the highest score, acc_norm the highest per byte of the choice.  This is how EleutherAI's evaluation
- * harness scores HellaSwag and ARC. */
+ * A choice's score is the log-probability of its tokens behind those of the context alone: what the tokens of both as one text have
+ * beyond as many as the context's.  acc takes the highest score, acc_norm the highest per character of the choice, acc_bytes per
+ * byte; the blank before it does not count.  This is how EleutherAI's evaluation harness scores HellaSwag and ARC. */
 #include <errno.h>
 #include <math.h>
 #include <stdio.h>
@@ -18,6 +18,7 @@
 #include "io/json_lines.h"
 #include "io/questions.h"
 #include "src/base/clock.h"
+#include "src/base/utf8.h"
 #include "src/cmd/cmd.h"
 #include "src/report/human.h"
 #include "src/train/scorer.h"
@@ -27,10 +28,10 @@ static const char *const use_keys[] = {
 
 enum { WINDOW_MOST = 2048, SPEAK_EVERY = 10 }; /* tokens, where nobody says; seconds */
 
-/* A document, or a choice: its ids, how many bytes of text they stand for, and the rows that it is scored in. */
+/* A document, or a choice: its ids, how many bytes of text they stand for, or characters, and the rows that it is scored in. */
 typedef struct Piece {
   int64_t first, n; /* of all ids */
-  int64_t bytes, scored;
+  int64_t bytes, characters, scored;
   int64_t row, rows;
   double nats;
 } Piece;
@@ -70,8 +71,8 @@ static void add_ids(Eval *e, const char *place, const char *text, size_t n) {
 static int64_t add_front(Eval *e, bool special) {
   const Tokenizer *t = e->loaded.tokenizer;
   const Ids *before, *after;
-  int32_t front = tokenizer_special(t, TOKENIZER_BOS);
-  if (front < 0) front = tokenizer_special(t, TOKENIZER_EOS);
+  int32_t front = loaded_special(&e->loaded, TOKENIZER_BOS);
+  if (front < 0) front = loaded_special(&e->loaded, TOKENIZER_EOS);
   tokenizer_template(t, &before, &after);
   if (special) ids_add(&e->ids, before->at, before->n);
   if (special && before->n) return before->n;
@@ -92,6 +93,7 @@ static void add_document(Eval *e, const char *place, const char *text, size_t n)
   int64_t done = add_front(e, false);
   add_ids(e, place, text, n);
   p.n = e->ids.n - p.first;
+  loaded_check_ids(&e->loaded, place, e->ids.at + p.first, p.n);
   if (!done && p.n) {
     int32_t *bytes = tokenizer_bytes(e->loaded.tokenizer);
     p.bytes -= bytes[e->ids.at[p.first]];
@@ -136,26 +138,36 @@ static void read_text(Eval *e) {
 
 /* --- choices -------------------------------------------------------------------------------------------------------------- */
 
-static bool is_blank(char c) { return c == ' ' || c == '\n' || c == '\t'; }
+static int64_t count_characters(const char *text, size_t n) {
+  int64_t count = 0;
+  for (size_t i = 0; i < n; i++) count += ((unsigned char)text[i] & 0xC0) != 0x80;
+  return count;
+}
 
-/* Blanks that a context ends with go to the choice: a token seldom ends with one. */
+/* Blanks that a context ends with go to the choice: a token seldom ends with one.  Where the last of the context and the first of
+ * the choice have become one token, the context's own stays in front. */
 static void add_choice(Eval *e, const Question *q, const Choice *c) {
-  Piece p = {.first = e->ids.n, .bytes = (int64_t)c->n, .row = e->rows.n};
+  Piece p = {.first = e->ids.n, .bytes = (int64_t)c->n, .characters = count_characters(c->text, c->n), .row = e->rows.n};
   int64_t most = model_positions(&e->loaded.model) + 1;
-  size_t kept = q->n;
+  size_t kept = utf8_trimmed(q->context, q->n);
   Text text = {0};
-  while (kept && is_blank(q->context[kept - 1])) kept--;
+  Ids before = {0};
   int64_t front = e->special || !kept ? add_front(e, e->special) : 0;
   add_ids(e, q->place, q->context, kept);
   int64_t from = e->ids.n - p.first;
+  ids_add(&before, e->ids.at + p.first, from);
   e->ids.n = p.first + front;
   text_add(&text, q->context, q->n);
-  if (kept == q->n && kept && !is_blank(c->text[0])) text_add(&text, " ", 1);
+  if (q->apart || (kept == q->n && kept && !utf8_spaces(c->text, c->n))) text_add(&text, " ", 1);
   text_add(&text, c->text, c->n);
   add_ids(e, q->place, text.at, text.n);
   text_close(&text);
   p.n = e->ids.n - p.first;
-  from = from < 1 ? 1 : from < p.n ? from : p.n - 1; /* where the two have become one token, that one is scored */
+  loaded_check_ids(&e->loaded, q->place, e->ids.at + p.first, p.n);
+  loaded_check_ids(&e->loaded, q->place, before.at, before.n);
+  if (from && from < p.n) memcpy(e->ids.at + p.first, before.at, sizeof *before.at * (size_t)from);
+  ids_close(&before);
+  from = from < 1 ? 1 : from < p.n ? from : p.n - 1; /* where nothing is left of the choice, the last token is scored */
   int64_t cut = p.n > most ? p.n - most : 0;         /* of the context's beginning */
   if (p.n < 2 || from - cut < 1)
     fail(FAIL_INPUT, "%s: a choice of %lld tokens cannot be scored by a model of %lld positions", q->place, (long long)(p.n - from),
@@ -244,12 +256,17 @@ static void tell_text(const Eval *e) {
          human_fixed(clock_seconds() - e->begin, 9, 1, seconds));
 }
 
-/* The choice of the highest score, per byte or whole; of equal ones the first. */
-static int best_of(const Question *q, const Piece *p, bool per_byte) {
+/* By what a score is divided. */
+enum { WHOLE, PER_CHARACTER, PER_BYTE, WAYS };
+
+/* The choice of the highest score; of equal ones the first. */
+static int best_of(const Question *q, const Piece *p, int way) {
   int best = 0;
-  for (int k = 1; k < q->n_choices; k++) {
-    double a = p[k].nats / (per_byte ? (double)p[k].bytes : 1), b = p[best].nats / (per_byte ? (double)p[best].bytes : 1);
-    if (a < b) best = k;
+  double least = INFINITY;
+  for (int k = 0; k < q->n_choices; k++) {
+    const int64_t sizes[WAYS] = {1, p[k].characters, p[k].bytes};
+    double nats = p[k].nats / (double)sizes[way];
+    if (nats < least) least = nats, best = k;
   }
   return best;
 }
@@ -258,21 +275,21 @@ static void print_question(FILE *f, const Question *q, const Piece *p) {
   char nats[NUM_TEXT];
   fprintf(f, "{\"nats\": [");
   for (int k = 0; k < q->n_choices; k++) fprintf(f, "%s%s", k ? ", " : "", num_double(p[k].nats, nats));
-  fprintf(f, "], \"best\": %d, \"best_norm\": %d, \"label\": %d}\n", best_of(q, p, false), best_of(q, p, true), q->label);
+  fprintf(f, "], \"best\": %d, \"best_norm\": %d, \"label\": %d}\n", best_of(q, p, WHOLE), best_of(q, p, PER_CHARACTER), q->label);
 }
 
 static double standard_error(double share, int n) { return n > 1 ? sqrt(share * (1 - share) / (n - 1)) : 0; }
 
 static void tell_choices(const Eval *e) {
-  int right[2] = {0, 0}, n = e->n_questions;
+  int right[WAYS] = {0}, n = e->n_questions;
   FILE *each = open_each(e);
   const Piece *p = e->pieces.at;
   for (int i = 0; i < n; p += e->questions[i++].n_choices) {
-    for (int norm = 0; norm < 2; norm++) right[norm] += best_of(&e->questions[i], p, norm) == e->questions[i].label;
+    for (int way = 0; way < WAYS; way++) right[way] += best_of(&e->questions[i], p, way) == e->questions[i].label;
     if (each) print_question(each, &e->questions[i], p);
   }
   close_each(e, each);
-  double acc = (double)right[0] / n, norm = (double)right[1] / n;
+  double acc = (double)right[WHOLE] / n, norm = (double)right[PER_CHARACTER] / n, bytes = (double)right[PER_BYTE] / n;
   char seconds[HUMAN_TEXT];
   if (e->json) {
     Text line = {0};
@@ -282,6 +299,8 @@ static void tell_choices(const Eval *e) {
     add_number(&line, "acc_stderr", standard_error(acc, n));
     add_number(&line, "acc_norm", norm);
     add_number(&line, "acc_norm_stderr", standard_error(norm, n));
+    add_number(&line, "acc_bytes", bytes);
+    add_number(&line, "acc_bytes_stderr", standard_error(bytes, n));
     close_object_take(e, &line);
     return;
   }

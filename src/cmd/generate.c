@@ -22,6 +22,10 @@ typedef struct Given {
   size_t n;
 } Given;
 
+/* Whether what the tokenizer puts before a text comes before each prompt: unless somebody says, where the model is one of Hugging
+ * Face's or was trained from one, which has seen it there. */
+typedef enum Special { SPECIAL_AUTO, SPECIAL_NONE, SPECIAL_ADDED } Special;
+
 typedef struct Generate {
   Arena *arena;
   Loaded loaded;
@@ -34,7 +38,7 @@ typedef struct Generate {
   int64_t batch, seed; /* seed negative: the run's */
   int32_t ends[HF_ENDS + 1];
   const char *folder;
-  bool special; /* what the tokenizer puts before a text comes before each prompt */
+  Special special;
   bool json;
 } Generate;
 
@@ -121,7 +125,9 @@ static int take_words(Generate *g, int argc, char **argv, char **keys) {
     if (o < OPTIONS)
       i++;
     else if (!strcmp(argv[i], "--add-special-tokens"))
-      g->special = true;
+      g->special = SPECIAL_ADDED;
+    else if (!strcmp(argv[i], "--no-special-tokens"))
+      g->special = SPECIAL_NONE;
     else if (!strcmp(argv[i], "--json"))
       g->json = true;
     else if (argv[i][0] != '-' && strchr(argv[i], '='))
@@ -143,14 +149,15 @@ static int take_words(Generate *g, int argc, char **argv, char **keys) {
 static void encode(const Generate *g, const Tokenizer *t, TokenizerWork *work, const Given *given, Utterance *u) {
   const Ids *before, *after;
   Why why;
-  int32_t end = tokenizer_special(t, TOKENIZER_EOS);
+  int32_t end = loaded_special(&g->loaded, TOKENIZER_EOS);
   *u = (Utterance){.prompt = given->text, .n = given->n};
   tokenizer_template(t, &before, &after);
-  if (g->special) ids_add(&u->ids, before->at, before->n);
+  if (g->special == SPECIAL_ADDED) ids_add(&u->ids, before->at, before->n);
   bool ok = try_tokenizer_encode(work, given->text, given->n, &u->ids, &why);
   if (ok && !u->ids.n && end >= 0) ids_add(&u->ids, &end, 1);
   if (ok && !u->ids.n) ok = try_tokenizer_encode(work, "\n", 1, &u->ids, &why);
   if (!ok) fail(FAIL_INPUT, "%s: %s", given->place, why.text);
+  loaded_check_ids(&g->loaded, given->place, u->ids.at, u->ids.n);
   if (u->ids.n > g->decode.limit)
     fail(FAIL_INPUT, "%s: the prompt \"%.40s%s\" has %lld tokens, the model is made for %lld positions\nhelp: a shorter prompt",
          given->place, given->text, given->n > 40 ? "…" : "", (long long)u->ids.n, (long long)g->decode.limit);
@@ -159,6 +166,7 @@ static void encode(const Generate *g, const Tokenizer *t, TokenizerWork *work, c
 static void encode_all(Generate *g) {
   const Tokenizer *t = loaded_tokenizer(&g->loaded, "generate");
   TokenizerWork *work = tokenizer_work_open(t);
+  if (g->special == SPECIAL_AUTO && model_folder_paper(g->loaded.from, MODEL_CONFIG)) g->special = SPECIAL_ADDED;
   g->n = g->given.n;
   g->all = arena_array(g->arena, Utterance, g->n);
   for (int64_t i = 0; i < g->n; i++) encode(g, t, work, &g->given.at[i], &g->all[i]);

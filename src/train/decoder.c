@@ -98,11 +98,12 @@ static bool is_end(const DecodeOptions *o, int32_t id) {
   return false;
 }
 
-/* The slot's next token. */
+/* The slot's next token, of those that both tokenizer and model have. */
 static int32_t pick(const Decoder *d, int64_t slot, const float *logits) {
   const Utterance *u = d->slot[slot];
   double draw = rng_uniform(&d->draws[u - d->all], (uint64_t)(u->ids.n - u->n_prompt));
-  return sample(&d->o->sampling, logits, tokenizer_vocab(d->tokenizer), draw);
+  int64_t known = tokenizer_vocab(d->tokenizer), made = engine_vocab(d->engine);
+  return sample(&d->o->sampling, logits, known < made ? known : made, draw);
 }
 
 /* Of all slots, by this rank's threads: a vocabulary's exponentials take as long as a GPU's step. */

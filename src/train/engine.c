@@ -478,10 +478,15 @@ const float *engine_score(Engine *e) {
   return job_var(e->job, "nll", NULL);
 }
 
+static void check_ids(const Engine *e, const int32_t *ids, int64_t n) {
+  for (int64_t i = 0; i < n; i++) CHECK(ids[i] >= 0 && ids[i] < e->options.model.vocab);
+}
+
 const float *engine_fill(Engine *e, int64_t slot, const int32_t *ids, int64_t n) {
   int64_t positions;
   int32_t *to = job_var(e->job, "ids", &positions);
   CHECK(n >= 1 && n <= positions && slot >= 0 && slot < e->options.slots);
+  check_ids(e, ids, n);
   memcpy(to, ids, sizeof *to * (size_t)n);
   memset(to + n, 0, sizeof *to * (size_t)(positions - n));
   *(int32_t *)job_var(e->job, "row", NULL) = (int32_t)(n - 1);
@@ -493,6 +498,7 @@ const float *engine_fill(Engine *e, int64_t slot, const int32_t *ids, int64_t n)
 const float *engine_extend(Engine *e, const int32_t *ids, const int32_t *positions) {
   int64_t n;
   int32_t *to = job_var(e->job, "next", &n);
+  check_ids(e, ids, n);
   memcpy(to, ids, sizeof *to * (size_t)n);
   memcpy(job_var(e->job, "position", NULL), positions, sizeof *positions * (size_t)n);
   for (int64_t i = 0; i < n; i++) CHECK(positions[i] >= 0 && positions[i] < e->options.kept);

@@ -56,6 +56,15 @@ static ModelConfig read_model(const Loaded *l) {
   return setup_model_from_hf(&hf);
 }
 
+/* Tokens that were added to a tokenizer alone (padding, often) are no reason to do without it. */
+static void warn_of_more(const Loaded *l) {
+  Text warnings = {0};
+  if (!l->tokenizer || tokenizer_vocab(l->tokenizer) <= l->model.vocab) return;
+  text_printf(&warnings, "%s has %lld ids, but the model's vocabulary %lld: a text with those beyond it is refused\n",
+              tokenizer_path(l->tokenizer), (long long)tokenizer_vocab(l->tokenizer), (long long)l->model.vocab);
+  warn(l, &warnings);
+}
+
 /* What a checkpoint took along from the folder that its run began from. */
 static Tokenizer *paper_tokenizer(const Loaded *l) {
   static const char *const names[] = {"tokenizer.json", "tokenizer.model"};
@@ -79,9 +88,10 @@ void loaded_open(Loaded *l, Arena *arena, Comm *comm, const char *path, int n, c
   l->config = read_config(l, n, words);
   l->model = read_model(l);
   Text warnings = {0};
-  l->tokenizer = data_open_tokenizer(l->config, l->model.vocab, &warnings);
+  l->tokenizer = data_open_tokenizer(l->config, INT64_MAX, &warnings);
   warn(l, &warnings);
   if (!l->tokenizer && !strcmp(l->config->data.tokenizer, "auto")) l->tokenizer = paper_tokenizer(l);
+  warn_of_more(l);
   l->threads = l->config->cpu.threads ? (int)l->config->cpu.threads : comm_core_share(comm);
 }
 
@@ -90,6 +100,21 @@ const Tokenizer *loaded_tokenizer(const Loaded *l, const char *who) {
     config_fail(l->config, "data.tokenizer", "data.tokenizer=PATH, or data.tokenizer=bytes if it was trained on bytes",
                 "%s wants text, and no tokenizer is known of %s", who, model_folder_path(l->from));
   return l->tokenizer;
+}
+
+int32_t loaded_special(const Loaded *l, TokenizerRole role) {
+  int32_t id = tokenizer_special(l->tokenizer, role);
+  return id < l->model.vocab ? id : -1;
+}
+
+void loaded_check_ids(const Loaded *l, const char *place, const int32_t *ids, int64_t n) {
+  size_t length;
+  int64_t i = 0;
+  while (i < n && ids[i] < l->model.vocab) i++;
+  if (i == n) return;
+  const char *piece = tokenizer_piece(l->tokenizer, ids[i], &length);
+  fail(FAIL_INPUT, "%s: the token \"%.*s\" is number %d, but the model's vocabulary ends at %lld\nhelp: a text without it", place,
+       (int)(length < 80 ? length : 80), piece, ids[i], (long long)l->model.vocab);
 }
 
 EngineOptions loaded_options(const Loaded *l) {

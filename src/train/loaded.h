@@ -16,8 +16,9 @@ typedef struct Loaded {
   const Config *config; /* the run's own, or defaults; but for the words given and device.kind, which is auto unless asked for */
   ModelConfig model;
   ModelFolder *from;
-  Tokenizer *tokenizer; /* data.tokenizer, or the one that the folder holds; NULL: there is none */
-  Engine *engine;       /* after loaded_start */
+  Tokenizer
+      *tokenizer; /* data.tokenizer, or the one that the folder holds; NULL: there is none.  It may have more ids than the model */
+  Engine *engine; /* after loaded_start */
   int threads;
 } Loaded;
 
@@ -26,6 +27,10 @@ typedef struct Loaded {
 void loaded_open(Loaded *l, Arena *arena, Comm *comm, const char *path, int n, char **words);
 /* Ends the job where there is none: who wants text, for the message. */
 const Tokenizer *loaded_tokenizer(const Loaded *l, const char *who);
+/* -1: the tokenizer has none, or one that the model has not. */
+int32_t loaded_special(const Loaded *l, TokenizerRole role);
+/* An id that is none of the model's is an input error that names the token; place: where the text was given. */
+void loaded_check_ids(const Loaded *l, const char *place, const int32_t *ids, int64_t n);
 
 /* What an engine of it is opened with: to be completed with its programs and their sizes. */
 EngineOptions loaded_options(const Loaded *l);

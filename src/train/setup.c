@@ -120,6 +120,15 @@ static HfConfig saved_config(Arena *arena, const char *path) {
   return hf;
 }
 
+/* A GPU's thread keeps a token's choices in registers. */
+static void check_routes(const Config *c, const ModelConfig *model) {
+  enum { MOST = 16 };
+  if (c->device.kind == DEVICE_KIND_CUDA && model->experts_per_token > MOST)
+    config_fail(c, "device.kind", "device.kind: cpu, or a model with fewer",
+                "on a GPU a token goes to at most %d experts, but the model's num_experts_per_tok is %lld", MOST,
+                (long long)model->experts_per_token);
+}
+
 ModelConfig setup_model(Arena *arena, const Config *c, Text *warnings) {
   ModelConfig model;
   const char *path = c->model.config ? c->model.config : c->model.from;
@@ -136,6 +145,7 @@ ModelConfig setup_model(Arena *arena, const Config *c, Text *warnings) {
     config_fail(c, "train.seq_len", "a shorter seq_len, or a model with a larger max_position_embeddings",
                 "seq_len is %lld, the model is made for at most %lld positions", (long long)c->train.seq_len,
                 (long long)model_positions(&model));
+  check_routes(c, &model);
   return model;
 }
 
@@ -191,6 +201,7 @@ static ModelRouterLosses router_losses(const Config *c, const ModelConfig *model
 }
 
 EngineOptions setup_options(const Config *c, const ModelConfig *model, int threads) {
+  check_routes(c, model);
   bool exchanges = c->device.kind == DEVICE_KIND_CUDA && c->gpu.reductions == GATHERS_COPY;
   return (EngineOptions){
       .model = *model,

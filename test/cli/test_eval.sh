@@ -72,6 +72,46 @@ test_usual_fields_are_understood() {
   [ "$(wc -l < each)" = 4 ]
 }
 
+# A blank stands before a choice even where cleaning has left it one, and a choice is as long as its characters.
+test_choices_are_scored_as_by_the_harness() {
+  cat > wiki.jsonl << 'END'
+{"activity_label": "Home", "ctx_a": "[header] How to rest [title] Sit.", "ctx_b": "", "endings": ["[substeps] Now sleep.", "[step] Eat."], "label": 0}
+{"question": "\u00a0", "choices": {"text": [" b", "c"], "label": [1, 2]}, "answerKey": 2}
+{"context": "a", "choices": ["ééééé", "abcde"], "label": 1}
+END
+  cat > plain.jsonl << 'END'
+{"context": "Home: How to rest. Sit. ", "choices": [" Now sleep.", " Eat."], "label": 0}
+{"context": "Question: \u00a0\nAnswer: ", "choices": [" b", "c"], "label": "1"}
+{"context": "a\u2003", "choices": ["b", "c"], "label": 1}
+END
+  evaluate "$golden/llama2" --choices wiki.jsonl --each wiki --json
+  expect_equal "$(sed -n '3s/.*"best_norm": \([0-9]\), .*/\1/p' wiki)" 1
+  expect_equal "$(sed -nE '3s/.*\[([^,]*), ([^]]*)\].*/\1 \2/p' wiki | awk '{ print ($1 / 10 < $2 / 5) }')" 1
+  evaluate "$golden/llama2" --choices plain.jsonl --each plain --json
+  cmp <(head -n 2 wiki) <(head -n 2 plain)
+}
+
+# Where context and choice become one token, what is beyond as many tokens as the context's stands behind the context's own.
+test_a_joint_token_is_the_contexts() {
+  write_marked_model
+  local name want
+  echo '{"context": "xa", "choices": ["bbx", "x"], "label": 0}' > q.jsonl
+  evaluate_marked() { expect_run 0 "$hpctrain" eval m cpu.threads=1 cpu.compiler="$quick_cc" --each each "$@"; }
+  for name in xa xabbx; do
+    printf %s "$name" > text
+    evaluate_marked --text text --json
+    want=$(awk -v a="${want:-0}" -v x="$(sed -E 's/.*"nats": ([^,]*),.*/\1/' each)" 'BEGIN { printf "%.9f", x - a }')
+  done
+  evaluate_marked --choices q.jsonl --add-special-tokens
+  is_near "$(sed -E 's/.*\[([^,]*),.*/\1/' each)" "$want" 1e-5
+  printf 'xab<pad>' > text
+  expect_run 2 "$hpctrain" eval m --text text
+  expect_err 'error: text: the token "<pad>" is number 320'
+  echo '{"context": "xa", "choices": ["b", "a<pad>"], "label": 0}' > q.jsonl
+  expect_run 2 "$hpctrain" eval m --choices q.jsonl
+  expect_err 'error: q.jsonl:1: the token "<pad>" is number 320'
+}
+
 test_any_number_of_ranks_gives_the_same_bits() {
   local n
   write_questions
@@ -129,6 +169,12 @@ test_bad_input_is_named() {
   refuses 'one.jsonl:1: fewer than two choices' --choices one.jsonl
   one '{"context": "a", "choices": ["b", "c"]}'
   refuses 'one.jsonl:1: there is no label' --choices one.jsonl
+  one '{"question": "a", "choices": {"text": ["b", "c"], "label": [1, 2]}, "answerKey": "0"}'
+  refuses 'one.jsonl:1: its label names none of its choices' --choices one.jsonl
+  one '{"question": "a", "choices": {"text": ["b", "c"], "label": ["A", "B"]}, "answerKey": "1"}'
+  refuses 'one.jsonl:1: its label names none of its choices' --choices one.jsonl
+  one '{"question": "a", "choices": {"text": ["b", "c"], "label": [1.5, 2]}, "answerKey": "2"}'
+  refuses "one.jsonl:1: a choice's label is neither text nor a whole number" --choices one.jsonl
   one '[1]'
   refuses 'one.jsonl:1: context is no text' --choices one.jsonl
   one '{"texts": "a"}'

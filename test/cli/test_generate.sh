@@ -115,6 +115,39 @@ test_a_hugging_face_folder_speaks_on_either_kind_of_memory() {
   expect_err 'generation_config.json: eos_token_id is no id'
 }
 
+# A token that was added to the tokenizer alone neither comes nor is read, wherever the model and the tokenizer lie.
+test_a_tokenizer_may_have_more_ids_than_the_model() {
+  local from
+  write_marked_model
+  expect_run 0 "$hpctrain" import m ckpt
+  cp m/tokenizer.json other.json
+  for from in m ckpt "$srcdir/test/golden/llama2 data.tokenizer=other.json"; do
+    generate $from --prompt xab --tokens 60 --temperature 1e6 --json
+    expect_err '^warn .*tokenizer.json has 321 ids, but the model.s vocabulary 320' || expect_err '^warn .*other.json has 321 ids'
+    expect_equal "$(sed 's/.*"ids": \[//; s/\].*//' out | tr -d ' ' | tr , '\n' | awk '$1 < 320' | wc -l)" 60
+    expect_run 2 "$hpctrain" generate $from --prompt 'x<pad>b'
+    expect_err 'error: --prompt: the token "<pad>" is number 320, but the model.s vocabulary ends at 320'
+  done
+}
+
+# said WORD…: the ids that come.
+said() {
+  generate "$@" --tokens 6 --temperature 0 --json
+  sed 's/.*"ids": //' out
+}
+
+test_what_a_model_has_seen_before_texts_comes_before_prompts() {
+  write_marked_model
+  local with without
+  with=$(said m --prompt '<s>xab' --no-special-tokens)
+  without=$(said m --prompt xab --no-special-tokens)
+  [ "$with" != "$without" ]
+  expect_equal "$(said m --prompt xab)" "$with"
+  expect_run 0 "$hpctrain" import m ckpt
+  expect_equal "$(said ckpt --prompt xab)" "$with"
+  expect_equal "$(said ckpt --prompt xab --no-special-tokens)" "$without"
+}
+
 test_the_interpreter_says_the_same() {
   make_run
   generate run --prompt 'License' --tokens 12 --temperature 0

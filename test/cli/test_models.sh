@@ -81,6 +81,16 @@ test_losses_on_routers_are_the_configs_or_the_keys() {
   expect_equal "$(field_of b step router_loss)" ''
 }
 
+test_more_experts_a_token_than_a_gpu_routes_to_are_refused() {
+  write_run
+  sed -i '/^model/d' t.yaml
+  mkdir m
+  sed 's/"num_experts_per_tok": 2/"num_experts_per_tok": 17/; s/"num_local_experts": 4/"num_local_experts": 20/' \
+    "$srcdir/test/golden/mixtral/config.json" > m/config.json
+  fails 2 1 $plain model.config=m device.kind=cuda
+  grep -q "on a GPU a token goes to at most 16 experts, but the model's num_experts_per_tok is 17" err
+}
+
 # GPT-2's class drops a tenth everywhere unless told otherwise.
 test_dropout_within_attention_is_refused_and_the_rest_is_the_configs() {
   write_run

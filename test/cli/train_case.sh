@@ -19,6 +19,27 @@ cpu: {threads: 1}
 END
 }
 
+# write_marked_model: ./m, a golden model of 320 ids whose tokenizer knows few letters, joins "a " and puts <s> before a text; its <pad>
+# is the id behind the model's last.
+write_marked_model() {
+  cp -r "$srcdir/test/golden/llama2" m && chmod -R u+w m
+  local one='"single_word": false, "lstrip": false, "rstrip": false, "normalized": false, "special": true'
+  cat > m/tokenizer.json << END
+{"version": "1.0", "truncation": null, "padding": null,
+ "added_tokens": [{"id": 5, "content": "<s>", $one}, {"id": 320, "content": "<pad>", $one}],
+ "normalizer": null,
+ "pre_tokenizer": {"type": "ByteLevel", "add_prefix_space": false, "trim_offsets": true, "use_regex": false},
+ "post_processor": {"type": "TemplateProcessing",
+  "single": [{"SpecialToken": {"id": "<s>", "type_id": 0}}, {"Sequence": {"id": "A", "type_id": 0}}],
+  "pair": [{"Sequence": {"id": "A", "type_id": 0}}, {"Sequence": {"id": "B", "type_id": 1}}],
+  "special_tokens": {"<s>": {"id": "<s>", "ids": [5], "tokens": ["<s>"]}}},
+ "decoder": {"type": "ByteLevel", "add_prefix_space": true, "trim_offsets": true, "use_regex": true},
+ "model": {"type": "BPE", "dropout": null, "unk_token": null, "continuing_subword_prefix": null, "end_of_word_suffix": null,
+  "fuse_unk": false, "byte_fallback": false, "ignore_merges": false,
+  "vocab": {"x": 0, "a": 1, "\u0120": 2, "b": 3, "a\u0120": 4, "<s>": 5, "<pad>": 320}, "merges": [["a", "\u0120"]]}}
+END
+}
+
 # train N WORD…: N ranks of t.yaml; expects success, output in ./out and ./err.
 train() {
   local n=$1
