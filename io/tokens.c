@@ -27,6 +27,7 @@
 
 typedef struct File {
   const char *path;
+  int pattern;              /* by which it was found */
   const unsigned char *map; /* NULL for an empty file */
   size_t nbytes;            /* mapped */
   int64_t start, n;         /* ids: before this file, in it */
@@ -231,8 +232,8 @@ static bool check_beside(const Tokens *t, File *f, Why *why) {
   return try_token_marks_open(f->path, f->n, f->noted && f->note.marked, &f->marks, why);
 }
 
-static bool add_file(Tokens *t, const char *path, const TokensAsk *ask, Why *why) {
-  File f = {.path = arena_strdup(t->arena, path), .start = t->n};
+static bool add_file(Tokens *t, int pattern, const char *path, const TokensAsk *ask, Why *why) {
+  File f = {.path = arena_strdup(t->arena, path), .pattern = pattern, .start = t->n};
   int fd = open(path, O_RDONLY | O_CLOEXEC);
   if (fd < 0) return why_not(why, "%s: %s", path, strerror(errno));
   bool ok = map_file(&f, fd, ask, why);
@@ -250,14 +251,14 @@ static bool add_file(Tokens *t, const char *path, const TokensAsk *ask, Why *why
 
 static int by_bytes(const void *a, const void *b) { return strcmp(*(char *const *)a, *(char *const *)b); }
 
-static bool add_pattern(Tokens *t, const char *pattern, const TokensAsk *ask, Why *why) {
+static bool add_pattern(Tokens *t, int number, const char *pattern, const TokensAsk *ask, Why *why) {
   glob_t found;
   int rc = glob(pattern, GLOB_ERR | GLOB_NOSORT | GLOB_TILDE, NULL, &found);
   if (rc == GLOB_NOMATCH) return why_not(why, "%s: no such file\nhelp: check data.train and data.val", pattern);
   if (rc) return why_not(why, "%s: its folder cannot be read: %s", pattern, rc == GLOB_NOSPACE ? "out of memory" : strerror(errno));
   qsort(found.gl_pathv, found.gl_pathc, sizeof *found.gl_pathv, by_bytes);
   bool ok = true;
-  for (size_t i = 0; ok && i < found.gl_pathc; i++) ok = add_file(t, found.gl_pathv[i], ask, why);
+  for (size_t i = 0; ok && i < found.gl_pathc; i++) ok = add_file(t, number, found.gl_pathv[i], ask, why);
   globfree(&found);
   return ok;
 }
@@ -268,7 +269,7 @@ bool try_tokens_open(const char *const *patterns, int n_patterns, const TokensAs
   Tokens *t = arena_new(arena, Tokens);
   *t = (Tokens){.arena = arena, .vocab = ask->vocab};
   bool ok = true;
-  for (int i = 0; ok && i < n_patterns; i++) ok = add_pattern(t, patterns[i], ask, why);
+  for (int i = 0; ok && i < n_patterns; i++) ok = add_pattern(t, i, patterns[i], ask, why);
   if (!ok) {
     tokens_close(t);
     t = NULL;
@@ -325,6 +326,8 @@ static int find_file(const Tokens *t, int64_t at) {
 }
 
 const char *tokens_file(const Tokens *t, int64_t i, int64_t S) { return t->files.at[find_file(t, i * S)].path; }
+
+int tokens_pattern(const Tokens *t, int64_t at) { return t->files.at[find_file(t, at)].pattern; }
 
 /* Copies n ids of this width; gives how many there are before the first that is none. */
 static inline int64_t copy_width(const unsigned char *at, int64_t n, uint64_t vocab, int32_t *out, size_t width) {

@@ -49,6 +49,9 @@ int64_t tokens_samples(const Tokens *t, int64_t S);
 /* The file in which sample i begins. */
 const char *tokens_file(const Tokens *t, int64_t i, int64_t S);
 
+/* The number of the pattern that found the file of id `at`. */
+int tokens_pattern(const Tokens *t, int64_t at);
+
 /* Sample i, ids iS … iS+S, into out (S+1): inputs are its first S, labels its last S.  Samples may cross files.  An id
  * outside the vocabulary is an input error with file and position.  Threads may read at once. */
 void tokens_sample(const Tokens *t, int64_t i, int64_t S, int32_t *out);

@@ -35,8 +35,8 @@ typedef struct Scan {
   DocumentsLong how;
   VEC(Document) found;
   int64_t at, within;
-  const char *file; /* in which it began */
-  int64_t before;   /* documents of files before that */
+  int pattern;    /* of the file in which it began */
+  int64_t before; /* documents of other patterns' files, before those */
 } Scan;
 
 static bool end_document(Scan *s, int64_t end, Why *why) {
@@ -44,16 +44,16 @@ static bool end_document(Scan *s, int64_t end, Why *why) {
   int64_t labels = end - s->at - 1, S = s->d->S;
   bool longer = labels > S;
   if (s->at < 0) return true;
-  const char *file = tokens_file(s->d->tokens, s->at, 1);
-  if (file != s->file) s->before = told->documents;
-  s->file = file;
+  int pattern = tokens_pattern(s->d->tokens, s->at);
+  if (pattern != s->pattern) s->before = told->documents;
+  s->pattern = pattern;
   told->documents++;
   if (longer && s->how == LONG_REFUSE)
     return why_not(why,
-                   "%s: document %" PRId64 " (of JSON lines, that line that is not blank) has %" PRId64
+                   "%s: document %" PRId64 " of its pattern (of JSON lines, that line that is not blank) has %" PRId64
                    " tokens, a sequence %" PRId64
                    " and its last label\nhelp: a larger train.seq_len, or data.too_long: cut or drop",
-                   s->file, told->documents - s->before, labels + 1, S);
+                   tokens_file(s->d->tokens, s->at, 1), told->documents - s->before, labels + 1, S);
   told->longer += longer;
   if (longer && s->how == LONG_DROP) return true;
   if (!s->within) return told->useless++, true;

@@ -104,7 +104,7 @@ test_what_is_long_or_counts_is_as_asked() {
   train 1 $plain $lines run.folder=drop data.too_long=drop
   expect_out '8 documents in 7 sequences'
   fails 2 1 $plain $lines run.folder=refuse data.too_long=refuse
-  expect_err '^error: refuse/data/train-1-00000\.bin, made of chat\.jsonl: document 8 \(of JSON lines, .*\) has [0-9]+ tokens, a sequence 48 '
+  expect_err '^error: refuse/data/train-1-00000\.bin, made of chat\.jsonl: document 8 of its pattern \(of JSON lines, .*\) has [0-9]+ tokens, a sequence 48 '
   train 1 $plain ${lines/inputs=false/inputs=true} run.folder=all
   expect_out '100 % of that counts'
   expect_run 0 "$hpctrain" plan t.yaml $lines

@@ -426,8 +426,13 @@ TEST(longer_documents_are_cut_dropped_or_refused_as_asked) {
   data_marks(cut, &told);
   EXPECT(strstr(told.at, "1 are longer than train.seq_len"));
   text_close(&told);
-  EXPECT_FAIL(FAIL_INPUT, "d.bin: document 2 (of JSON lines, that line that is not blank) has 12 tokens",
+  EXPECT_FAIL(FAIL_INPUT, "d.bin: document 2 of its pattern (of JSON lines, that line that is not blank) has 12 tokens",
               data_open(arena, config_file(arena, "d.bin", ", format: chat, too_long: refuse"), NULL, VOCAB));
+  write_documents("shards-1.bin", lengths, 1, 0);
+  write_documents("shards-2.bin", some, 3, 0);
+  const Config *two = config_of(arena, arena_printf(arena, "train: [\"%s\", \"%s\"], format: chat, too_long: refuse",
+                                                    in_folder("shards-1.bin"), in_folder("shards-*.bin")));
+  EXPECT_FAIL(FAIL_INPUT, "shards-2.bin: document 3 of its pattern ", data_open(arena, two, NULL, VOCAB));
   write_file("plain.bin", NULL, 100);
   EXPECT_FAIL(FAIL_INPUT, "plain.bin: no mark says where a document begins",
               data_open(arena, config_file(arena, "plain.bin", ", format: chat"), NULL, VOCAB));
