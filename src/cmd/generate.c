@@ -190,6 +190,7 @@ static void load(Generate *g, int nkeys, char **keys) {
   loaded_open(&g->loaded, g->arena, comm_self(), g->folder, nkeys, keys);
   d->name = model_folder_path(g->loaded.from);
   d->limit = model_positions(&g->loaded.model);
+  d->plain = g->loaded.model.max_positions;
   d->seed = (uint64_t)(g->seed < 0 ? g->loaded.config->run.seed : g->seed);
   d->stops = g->stops.at;
   d->n_stops = g->stops.n;

@@ -68,6 +68,7 @@ typedef struct ModelBatch {
   int64_t sequences, positions;
   int64_t head_rows; /* rows of logits alive at a time; 0: all T */
   bool segments;     /* a sequence may hold several: "start" says where each begins; else there is no such input */
+  bool lengths;      /* with dynamic rope, each sequence says how long it is (below); always so with a cache */
   ModelDropout dropout;
   ModelCache cache;
 } ModelBatch;
@@ -75,7 +76,9 @@ typedef struct ModelBatch {
 /* What a model leaves in the graph.  Inputs are declared as Vars: "ids" i32 (T), "labels" i32 (T; negative: ignored),
  * "start" i32 (B,S): the first position of each position's segment, "order" i32 (T): sorts ids stably.  With dropout there are
  * "dropout_keys" i64, a key a place where something is dropped (model_drop_name), and "first_sequence" i64, the number of the
- * batch's first sequence in its step: an element's draw is of its key and its place in the step's whole batch. */
+ * batch's first sequence in its step: an element's draw is of its key and its place in the step's whole batch.  Where sequences say
+ * how long they are, "turns" f32 (B,D/2; EXTEND: "next_turns") has the frequencies of each (model_rope_frequencies); else all are
+ * as long as the batch. */
 typedef struct ModelNodes {
   int ids, labels, start, order; /* labels, order: -1 with a cache */
   int position;                  /* (B,S) i32: of each in its segment */
@@ -109,8 +112,9 @@ const char *model_drop_name(int64_t place, char out[MODEL_DROP_NAME]); /* which 
 /* Presets by name; NULL-terminated list of names; false when there is none of that name. */
 const char *const *model_presets(void);
 bool model_preset(const char *name, ModelConfig *config);
-int64_t model_parameters(const ModelConfig *config, int64_t *looked_up); /* all; and those that are in no product of a token's */
-int64_t model_positions(const ModelConfig *config);                      /* the longest sequence it can be given */
+int64_t model_parameters(const ModelConfig *config, int64_t *looked_up);    /* all; and those that are in no product of a token's */
+int64_t model_positions(const ModelConfig *config);                         /* the longest sequence it can be given */
+bool model_has_lengths(const ModelConfig *config, const ModelBatch *batch); /* whether there is "turns" */
 /* The angle that each pair of a head's elements is turned by from position to position of a sequence of so many, as float32. */
 void model_rope_frequencies(const ModelConfig *config, int64_t positions, double *frequency); /* (head_dim / 2) */
 

@@ -49,14 +49,29 @@ void model_rope_frequencies(const ModelConfig *c, int64_t positions, double *fre
   }
 }
 
-/* A position counts from the start of its segment.  With a cache, stretching is as long as that is: turned keys stay as they are.
- */
+bool model_has_lengths(const ModelConfig *c, const ModelBatch *b) {
+  return c->rope.kind == MODEL_ROPE_DYNAMIC && (b->lengths || b->cache.use != CACHE_NONE);
+}
+
+/* Of each sequence, or of all. */
+static int frequencies(ModelBuild *m) {
+  Graph *g = m->g;
+  int64_t B = m->batch->sequences, half = m->config->head_dim / 2;
+  const char *name = m->batch->cache.use == CACHE_EXTEND ? "next_turns" : "turns";
+  if (model_has_lengths(m->config, m->batch)) {
+    graph_var(g, (Var){.name = name, .class = VAR_INPUT, .dtype = DT_F32, .shape = SHAPE(B, half)});
+    return ir_reshape(g, ir_load(g, name), SHAPE(B, 1, 1, half));
+  }
+  double *frequency = arena_array(g->arena, double, half);
+  model_rope_frequencies(m->config, m->batch->positions, frequency);
+  return ir_table(g, frequency, half);
+}
+
+/* A position counts from the start of its segment. */
 void model_rope_tables(ModelBuild *m, const ModelNodes *model, int *cosines, int *sines) {
   Graph *g = m->g;
-  int64_t B = m->batch->sequences, S = m->batch->positions, half = m->config->head_dim / 2;
-  double *frequency = arena_array(g->arena, double, half);
-  model_rope_frequencies(m->config, m->batch->cache.use ? m->batch->cache.length : S, frequency);
-  int angle = ir_mul(g, ir_reshape(g, ir_cast(g, DT_F32, model->position), SHAPE(B, S, 1, 1)), ir_table(g, frequency, half));
+  int64_t B = m->batch->sequences, S = m->batch->positions;
+  int angle = ir_mul(g, ir_reshape(g, ir_cast(g, DT_F32, model->position), SHAPE(B, S, 1, 1)), frequencies(m));
   *cosines = ir_unary(g, OP_COS, angle);
   *sines = ir_unary(g, OP_SIN, angle);
   if (m->config->rope.kind != MODEL_ROPE_YARN || m->config->rope.attention_factor == 1) return;

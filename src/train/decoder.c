@@ -23,6 +23,7 @@ typedef struct Decoder {
   Rng *draws;         /* by utterance */
   Utterance **slot;   /* NULL: free */
   int32_t *next, *at; /* by slot: the id that was picked last, and its position */
+  int64_t *room;      /* by slot: positions that it is turned for */
   int32_t *picked;
   Text scratch;
   DecodeSay *say;
@@ -50,7 +51,7 @@ void decode_sizes(DecodeOptions *o, const Utterance *all, int64_t n, int64_t bat
   o->slots = n < batch ? n : batch;
   o->kept = doubled(longest + o->tokens, o->limit);
   if (longest + o->tokens > o->limit && longest < half(o)) longest = half(o);
-  o->positions = doubled(longest, o->limit);
+  o->positions = o->kept > o->plain ? o->kept : doubled(longest, o->limit); /* a text that is stretched anew is read again */
 }
 
 /* --- text ----------------------------------------------------------------------------------------------------------------- */
@@ -140,25 +141,38 @@ static void take(Decoder *d, int64_t slot, int32_t id) {
   d->next[slot] = d->at[slot] = 0;
 }
 
+/* The logits behind what the slot's text has. */
+static const float *fill(Decoder *d, int64_t s) {
+  const Utterance *u = d->slot[s];
+  int64_t n = u->ids.n - u->first;
+  if (d->room[s] < n) d->room[s] = n;
+  engine_length(d->engine, s, d->room[s]);
+  return engine_fill(d->engine, s, u->ids.at + u->first, n);
+}
+
 /* Those that wait take what is free. */
 static void fill_slots(Decoder *d, DecodeCount *count) {
   double begin = clock_seconds();
   for (int64_t s = 0; s < d->o->slots && d->waiting < d->n; s++)
     while (!d->slot[s] && d->waiting < d->n) {
       Utterance *u = d->slot[s] = &d->all[d->waiting++];
-      take(d, s, pick(d, s, engine_fill(d->engine, s, u->ids.at, u->ids.n)));
+      d->room[s] = d->o->plain;
+      take(d, s, pick(d, s, fill(d, s)));
       count->prompts += u->n_prompt;
     }
   count->prompt_seconds += clock_seconds() - begin;
 }
 
-/* Texts that have come to the end of the positions begin anew. */
+/* Texts that have come to the end of the positions begin anew; those that have outgrown what they are turned for are read again. */
 static void slide(Decoder *d) {
   for (int64_t s = 0; s < d->o->slots; s++)
-    while (d->slot[s] && d->at[s] >= d->o->kept) {
+    while (d->slot[s] && (d->at[s] >= d->o->kept || d->at[s] >= d->room[s])) {
       Utterance *u = d->slot[s];
-      u->first = u->ids.n - half(d->o);
-      take(d, s, pick(d, s, engine_fill(d->engine, s, u->ids.at + u->first, u->ids.n - u->first)));
+      if (d->at[s] >= d->o->kept)
+        u->first = u->ids.n - half(d->o);
+      else
+        d->room[s] = 2 * d->room[s] < d->o->limit ? 2 * d->room[s] : d->o->limit;
+      take(d, s, pick(d, s, fill(d, s)));
     }
 }
 
@@ -205,6 +219,7 @@ DecodeCount decode(Engine *engine, const Tokenizer *t, const DecodeOptions *o, U
   d.slot = xmalloc(sizeof *d.slot * slots);
   d.next = xmalloc(sizeof *d.next * slots);
   d.at = xmalloc(sizeof *d.at * slots);
+  d.room = xmalloc(sizeof *d.room * slots);
   d.picked = xmalloc(sizeof *d.picked * slots);
   memset(d.slot, 0, sizeof *d.slot * slots);
   memset(d.next, 0, sizeof *d.next * slots);
@@ -214,6 +229,7 @@ DecodeCount decode(Engine *engine, const Tokenizer *t, const DecodeOptions *o, U
   free(d.slot);
   free(d.next);
   free(d.at);
+  free(d.room);
   free(d.picked);
   text_close(&d.scratch);
   return count;

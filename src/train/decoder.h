@@ -1,6 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Texts that go on from prompts, several at a time: each has a slot of the engine's cache; who is done makes room for the next.  A
- * text that comes to the end of the model's positions goes on from the last half of what the model saw, and so on.
+ * text that comes to the end of the model's positions goes on from the last half of what the model saw, and so on.  With dynamic
+ * rope a prompt that is longer than the model's own positions is turned by its length, and a text that comes to the end of what it
+ * is turned for is read again, for twice as much: so it depends on nothing but itself, and what is short is as without stretching.
  *
  * A prompt's draws are of (seed, its text, how many of the same text came before it, the token's number), so that a text does not
  * depend on the prompts beside it, and equal prompts get different ones. */
@@ -33,6 +35,7 @@ typedef struct DecodeOptions {
   int64_t tokens;                 /* for each prompt, at most */
   int64_t slots, positions, kept; /* the engine's: EngineOptions */
   int64_t limit;                  /* positions that the model is made for; no prompt is longer */
+  int64_t plain;                  /* of them, those of a text that dynamic rope does not stretch (all, with another) */
   const int32_t *ends;            /* ids */
   int n_ends;
   const char *const *stops; /* texts, not empty */

@@ -114,6 +114,7 @@ static int add_eval(Engine *e) {
 static int add_score(Engine *e) {
   Arena *scratch = arena_open();
   ModelBatch batch = batch_of(&e->options);
+  batch.lengths = true;
   return add_take(e, scratch, graph_score(scratch, &e->options.model, &batch), true, true, "score");
 }
 
@@ -232,6 +233,8 @@ JobStart engine_start(Engine *e) {
   if (shard) *shard = (int32_t)state_share(e->states, engine_rank(e));
   engine_set_scalar(e, "loss_scale", SCALE_FIRST);
   if (e->update >= 0) engine_limit(e, INFINITY, INFINITY);
+  for (int64_t i = 0; e->score >= 0 && i < e->options.sequences; i++) engine_length(e, i, e->options.positions);
+  for (int64_t i = 0; e->extend >= 0 && i < e->options.slots; i++) engine_length(e, i, e->options.kept);
   for (int i = 0; i < LAPS; i++) e->laps[i] = (Lap){dev_event_open(e->dev), dev_event_open(e->dev), false};
   return start;
 }
@@ -476,6 +479,22 @@ void engine_eval_result(Engine *e, double sums[2]) {
 const float *engine_score(Engine *e) {
   job_run(e->job, e->score);
   return job_var(e->job, "nll", NULL);
+}
+
+static void set_turns(Engine *e, const char *name, int64_t row, int64_t length) {
+  int64_t n, half = e->options.model.head_dim / 2;
+  float *to = job_var(e->job, name, &n);
+  if (!to) return;
+  CHECK(row >= 0 && (row + 1) * half <= n);
+  double *frequency = xmalloc(sizeof *frequency * (size_t)half);
+  model_rope_frequencies(&e->options.model, length, frequency);
+  for (int64_t i = 0; i < half; i++) to[row * half + i] = (float)frequency[i];
+  free(frequency);
+}
+
+void engine_length(Engine *e, int64_t row, int64_t length) {
+  set_turns(e, "turns", e->options.score ? row : 0, length);
+  set_turns(e, "next_turns", row, length);
 }
 
 static void check_ids(const Engine *e, const int32_t *ids, int64_t n) {

@@ -124,6 +124,9 @@ void engine_eval_result(Engine *engine, double sums[2]);
 /* Of the batch: what each label costs in nats (sequences·positions), 0 where it is ignored.  All ranks.  Waits. */
 const float *engine_score(Engine *engine);
 
+/* Dynamic rope turns what comes next in that row of the batch to be scored, or in that slot, as a text of so many positions (at
+ * first of all that there is room for): before a slot is filled, which is then extended so.  Other models do not care. */
+void engine_length(Engine *engine, int64_t row, int64_t length);
 /* The logits (V) behind a prompt of n ids, n <= positions, which takes the slot.  Valid until the next call. */
 const float *engine_fill(Engine *engine, int64_t slot, const int32_t *ids, int64_t n);
 /* The logits (slots,V) behind each slot's next id, which is at that position, less than `kept`.  A slot that nobody needs gets any

@@ -31,6 +31,7 @@ static void put_row(Scorer *s, int64_t at, const ScoreRow *row) {
   int32_t *ids = s->ids + at * s->S, *labels = s->labels + at * s->S;
   CHECK(row->from >= 1 && row->from < row->n && row->n - 1 <= s->S);
   for (int64_t i = 0; i < row->n; i++) CHECK(s->all[row->at + i] >= 0 && s->all[row->at + i] < engine_vocab(s->engine));
+  engine_length(s->engine, at, row->n - 1);
   memcpy(ids, s->all + row->at, sizeof *ids * (size_t)(row->n - 1));
   memcpy(labels + row->from - 1, s->all + row->at + row->from, sizeof *labels * (size_t)(row->n - row->from));
 }

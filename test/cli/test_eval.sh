@@ -91,6 +91,20 @@ END
   cmp <(head -n 2 wiki) <(head -n 2 plain)
 }
 
+# What dynamic rope stretches a row by is its own length: a short one costs what it costs beside others, and without stretching.
+test_dynamic_rope_stretches_a_row_by_its_own_length() {
+  write_stretched_model
+  echo '{"context": "short", "choices": ["one", "two"], "label": 0}' > short.jsonl
+  echo '{"context": "a context that is longer than 16 positions", "choices": ["one", "two"], "label": 0}' > long.jsonl
+  cat long.jsonl short.jsonl > both.jsonl
+  evaluate "$golden/llama2" --choices both.jsonl --each plain
+  evaluate d --choices both.jsonl --each both
+  cmp <(tail -n 1 plain) <(tail -n 1 both)
+  if cmp -s <(head -n 1 plain) <(head -n 1 both); then return 1; fi
+  evaluate d --choices short.jsonl --each short
+  cmp short <(tail -n 1 plain)
+}
+
 # Where context and choice become one token, what is beyond as many tokens as the context's stands behind the context's own.
 test_a_joint_token_is_the_contexts() {
   write_marked_model

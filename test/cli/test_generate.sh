@@ -130,6 +130,23 @@ test_a_tokenizer_may_have_more_ids_than_the_model() {
   done
 }
 
+# What dynamic rope stretches a text by is its own length: what it says does not depend on its neighbours, nor on how much may come.
+test_dynamic_rope_stretches_a_text_by_its_own_length() {
+  write_stretched_model
+  local words="--temperature 0 --json data.tokenizer=bytes cpu.threads=1" long='a prompt that is longer than 16 positions'
+  local ids='s/.*"ids": \[([^]]*)\].*/\1/'
+  generate "$srcdir/test/golden/llama2" --prompt short --tokens 12 $words
+  sed -E "$ids" out > plain
+  generate d --prompt short --tokens 40 $words
+  cp out short
+  case "$(sed -E "$ids" short)" in "$(cat plain)"*) ;; *) return 1 ;; esac
+  generate d --prompt "$long" --tokens 20 $words
+  cp out long
+  generate d --prompt short --prompt "$long" --tokens 40 $words
+  head -n 1 out | cmp - short
+  case "$(sed -n 2p out | sed -E "$ids")" in "$(sed -E "$ids" long)"*) ;; *) return 1 ;; esac
+}
+
 # said WORD…: the ids that come.
 said() {
   generate "$@" --tokens 6 --temperature 0 --json

@@ -19,6 +19,13 @@ cpu: {threads: 1}
 END
 }
 
+# write_stretched_model: ./d, a golden model that is made for 16 positions, or with dynamic rope for 64.
+write_stretched_model() {
+  cp -r "$srcdir/test/golden/llama2" d && chmod -R u+w d
+  sed -i 's/"max_position_embeddings": .*/"max_position_embeddings": 16,/; s/"rope_type": "default"/"rope_type": "dynamic", "factor": 4.0/' \
+    d/config.json
+}
+
 # write_marked_model: ./m, a golden model of 320 ids whose tokenizer knows few letters, joins "a " and puts <s> before a text; its <pad>
 # is the id behind the model's last.
 write_marked_model() {

@@ -158,7 +158,7 @@ TEST(slots_do_not_disturb_one_another) {
   }
 }
 
-/* Stretching that depends on the length is that of all that is kept. */
+/* Where nobody says how long a text will be, it is as long as all that is kept. */
 TEST(keys_are_turned_once) {
   EngineOptions o = options("llama");
   o.model.max_positions = 8;
