@@ -124,15 +124,19 @@ static bool is_told_by_meaning(const char *key) {
   return !strncmp(key, "model.", strlen("model."));
 }
 
-static void check_same(Run *run, const Ckpt *ckpt) {
+static const Config *config_of(const Run *run, const Ckpt *ckpt) {
   const char *text = ckpt_text(ckpt, run->arena, "config"), *name = arena_printf(run->arena, "%s: /run/config", ckpt_folder(ckpt));
   if (!text) fail(FAIL_INPUT, "%s is not there\nhelp: resume from a checkpoint that hpctrain train has saved", name);
   char *words[] = {(char *)name, NULL};
-  const Config *was = config_parse(run->arena, name, text, 1, words);
+  return config_parse(run->arena, name, text, 1, words);
+}
+
+/* What can be told before there are data. */
+static void check_keys(Run *run, const Ckpt *ckpt) {
+  const Config *was = config_of(run, ckpt);
   check_model(run, ckpt);
   check_number(run, "train.global_batch_size", "the number of sequences in global_batch_size", config_check_batch(was, 1).sequences,
                run->batch.sequences);
-  check_data(run, ckpt, was);
   run->n_changes = config_changes(run->arena, was, run->config, &run->changes);
   for (int i = 0; i < run->n_changes; i++) {
     const ConfigChange *c = &run->changes[i];
@@ -140,6 +144,11 @@ static void check_same(Run *run, const Ckpt *ckpt) {
       config_fail(run->config, c->key, help, "%s cannot change in a run: the checkpoint has %s, now it is %s", c->key, c->was,
                   c->is);
   }
+}
+
+static void check_same(Run *run, const Ckpt *ckpt) {
+  check_keys(run, ckpt);
+  check_data(run, ckpt, config_of(run, ckpt));
   if (run_speaks(run)) check_files(run, ckpt); /* last: keys may say why they changed */
 }
 
@@ -263,10 +272,14 @@ static void take_tokenizer(Run *run) {
 }
 
 void run_find(Run *run) {
-  Ckpt *ckpt = find(run);
-  if (ckpt) {
-    run->papers = model_papers_of(run->arena, ckpt, &run->n_papers);
-    go_on_from(run, ckpt);
+  run->ckpt = find(run);
+  if (run->ckpt) check_keys(run, run->ckpt);
+}
+
+void run_take(Run *run) {
+  if (run->ckpt) {
+    run->papers = model_papers_of(run->arena, run->ckpt, &run->n_papers);
+    go_on_from(run, run->ckpt);
   } else if (run->config->model.from) {
     run->from = model_folder_open(run->config->model.from);
     comm_agree(run->comm, model_folder_hash(run->from), "the files of model.from");

@@ -111,8 +111,10 @@ void run_spend(Run *run, Spent kind, double seconds);
 
 /* --- resume.c ------------------------------------------------------------------------------------------------------------- */
 
-/* Finds the checkpoint to go on from, and refuses one of another run; or the weights to start with.  Sets step. */
+/* Before the data are opened: finds the checkpoint to go on from, and refuses one of another model or other fixed keys. */
 void run_find(Run *run);
+/* After that: refuses one of other data, and sets step; without a checkpoint, the weights to start with. */
+void run_take(Run *run);
 /* After the engine's start: parameters and states of that checkpoint, of a model's folder, or fresh. */
 void run_load(Run *run);
 /* Once steps have been done, all ranks, the engine at rest: the newest checkpoint again; sets step and history.  False: there is

@@ -338,9 +338,10 @@ Run *run_open(int argc, char **argv) {
   run->mesh = setup_mesh(run->config, run->comm);
   load_model(run);
   open_folder(run);
+  run_find(run); /* before anything is made of data that this run's keys do not suit */
   open_data(run);
   run->shape.speed = (Speed){.per_token = members_flops(run->members, run->config, &run->model), .devices = comm_size(run->comm)};
-  run_find(run);
+  run_take(run);
   run_check_export(run);
   times.load = lap(&at);
   EngineOptions options = settle(run);

@@ -34,14 +34,14 @@ test_a_run_takes_json_lines_or_token_files_of_them_on_any_ranks_and_after_a_resu
   train 1 $plain $lines run.folder=again train.stop_after=3steps
   cp -p again/data/train-1-00000.bin kept.bin
   train 1 $plain $lines run.folder=again
-  [ ! again/data/train-1-00000.bin -nt kept.bin ]
   expect_same one again
   fails 2 1 $plain ${lines/inputs=false/inputs=true} run.folder=again
   expect_err 'data\.train_on_inputs cannot change in a run'
   fails 2 1 $plain ${lines/=llama2/=mistral} run.folder=again
-  expect_err 'data\.chat_template cannot change in a run|number of (sequences|tokens).* cannot change in a run'
+  expect_err 'data\.chat_template cannot change in a run'
   fails 2 1 $plain $lines run.folder=again data.too_long=drop
-  expect_err 'data\.too_long cannot change in a run|number of (sequences|tokens).* cannot change in a run'
+  expect_err 'data\.too_long cannot change in a run'
+  [ ! again/data/train-1-00000.bin -nt kept.bin ] # nor by what was refused
   fails 2 1 $plain data.train=files.bin run.folder=files
   expect_err 'data\.format cannot change in a run|number of sequences.* cannot change in a run'
 }

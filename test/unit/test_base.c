@@ -257,6 +257,17 @@ TEST(fail_says_its_context_once_and_chooses_the_status) {
   EXPECT_FAIL(FAIL_BUG, "CHECK(1 == 2)", CHECK(1 == 2));
 }
 
+static void say(void *self) { CHECK(write(STDERR_FILENO, self, strlen(self)) > 0); }
+
+TEST(what_is_undone_goes_newest_first_and_by_the_process_that_pushed_it) {
+  FailUndo a = {.undo = say, .self = "a"}, b = {.undo = say, .self = "b"}, c = {.undo = say, .self = "c"};
+  fail_undo_push(&a);
+  EXPECT_FAIL(FAIL_INPUT, "cerror: gone\n", fail_undo_push(&c); fail(FAIL_INPUT, "gone"));
+  fail_undo_pop(&a);
+  EXPECT_FAIL(FAIL_INPUT, "cberror: gone\n", fail_undo_push(&b); fail_undo_push(&a); fail_undo_push(&c); fail_undo_pop(&a);
+              fail(FAIL_INPUT, "gone"));
+}
+
 TEST(why_tells_the_reason) {
   Why why;
   EXPECT(!why_not(&why, "short by %d", 3));
