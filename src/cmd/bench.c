@@ -44,11 +44,11 @@ static void open_data(Bench *b, Found *f) {
   const Config *c = b->config;
   Text warnings = {0};
   int64_t vocab = setup_model(b->arena, c, &warnings).vocab;
-  ChatAside *aside = chat_files_aside(b->arena, c, b->comm, vocab);
+  const ChatFiles *made = chat_files_aside(b->arena, c, b->comm, vocab);
   double begin = clock_seconds();
-  b->data = data_open(b->arena, c, aside->files, vocab);
+  b->data = data_open(b->arena, c, made, vocab);
   f->open = clock_seconds() - begin;
-  chat_files_drop(aside);
+  chat_files_drop(b->comm);
   Tokenizer *t = data_tokenizer(b->data, c, vocab, &warnings);
   data_set_end(b->data, c, vocab, t ? tokenizer_special(t, TOKENIZER_EOS) : -1);
   tokenizer_close(t);

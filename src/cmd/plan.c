@@ -55,9 +55,9 @@ static void check_data(const Prospect *p) {
     return;
   }
   Comm *alone = comm_self();
-  ChatAside *aside = chat_files_aside(p->arena, c, alone, p->model.vocab);
-  Data *data = data_open(p->arena, c, aside->files, p->model.vocab);
-  chat_files_drop(aside);
+  const ChatFiles *made = chat_files_aside(p->arena, c, alone, p->model.vocab);
+  Data *data = data_open(p->arena, c, made, p->model.vocab);
+  chat_files_drop(alone);
   comm_close(alone);
   Text warnings = {0};
   Tokenizer *t = data_tokenizer(data, c, p->model.vocab, &warnings);

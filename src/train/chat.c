@@ -1,15 +1,13 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "src/train/chat.h"
 
-#include <errno.h>
 #include <glob.h>
 #include <limits.h>
 #include <stdio.h>
-#include <stdlib.h>
 #include <string.h>
 
-#include "src/base/file.h"
 #include "src/train/data.h"
+#include "src/train/scratch.h"
 #include "src/train/tokenize.h"
 
 typedef struct Maker {
@@ -142,26 +140,12 @@ ChatFiles *chat_files(Arena *arena, const Config *c, Comm *comm, int64_t vocab) 
   return name_sets(&m);
 }
 
-static void drop(void *folder) { try_tree_remove(folder, NULL); }
-
-/* A folder that goes if this ends before it should. */
-static char *make_folder(Arena *arena, FailUndo *undo) {
-  const char *place = getenv("TMPDIR");
-  char *made = arena_printf(arena, "%s/hpctrain.XXXXXX", place ? place : "/tmp");
-  if (!mkdtemp(made)) fail(FAIL_MACHINE, "%s: %s\nhelp: TMPDIR names a folder for temporary files", made, strerror(errno));
-  *undo = (FailUndo){.undo = drop, .self = made};
-  fail_undo_push(undo);
-  return made;
-}
-
 typedef struct Place {
   char path[PATH_MAX];
 } Place;
 
-ChatAside *chat_files_aside(Arena *arena, const Config *c, Comm *comm, int64_t vocab) {
-  ChatAside *aside = arena_new(arena, ChatAside);
-  *aside = (ChatAside){.comm = comm};
-  if (!wants_files(c)) return aside;
+ChatFiles *chat_files_aside(Arena *arena, const Config *c, Comm *comm, int64_t vocab) {
+  if (!wants_files(c)) return NULL;
   int threads = comm_core_share(comm);
   bool first = comm_local_rank(comm) == 0, whole = false;
   Maker m = {.arena = arena, .config = c, .folder = run_data(arena, c)};
@@ -172,7 +156,7 @@ ChatAside *chat_files_aside(Arena *arena, const Config *c, Comm *comm, int64_t v
     Place *all = arena_array(arena, Place, comm_local_size(comm)), *mine = arena_new(arena, Place);
     *mine = (Place){0};
     if (first) {
-      m.folder = aside->folder = make_folder(arena, &aside->undo);
+      m.folder = scratch_open();
       make_sets(&m, false);
       snprintf(mine->path, sizeof mine->path, "%s", m.folder);
     }
@@ -180,14 +164,10 @@ ChatAside *chat_files_aside(Arena *arena, const Config *c, Comm *comm, int64_t v
     m.folder = all->path;
   }
   if (first) close_maker(&m);
-  aside->files = name_sets(&m);
-  return aside;
+  return name_sets(&m);
 }
 
-void chat_files_drop(ChatAside *aside) {
-  Why why;
-  comm_barrier(aside->comm);
-  if (!aside->folder) return;
-  fail_undo_pop(&aside->undo);
-  if (!try_tree_remove(aside->folder, &why)) fail(FAIL_MACHINE, "%s", why.text);
+void chat_files_drop(Comm *comm) {
+  comm_barrier(comm);
+  scratch_close();
 }

@@ -3,7 +3,6 @@
 #ifndef TRAIN_CHAT_H
 #define TRAIN_CHAT_H
 
-#include "src/base/fail.h"
 #include "src/comm/comm.h"
 #include "src/config/config.h"
 
@@ -16,14 +15,8 @@ typedef struct ChatFiles {
 ChatFiles *chat_files(Arena *arena, const Config *c, Comm *comm, int64_t vocab);
 
 /* The same without touching a run: what it has made, if that is what it would make; else a rank of each node makes files for the
- * others there, in a folder for temporary files.  The second, once all that is wanted is open, does away with that. */
-typedef struct ChatAside {
-  const ChatFiles *files; /* NULL: nothing is JSON lines */
-  Comm *comm;
-  const char *folder; /* this rank's to remove; NULL: none */
-  FailUndo undo;
-} ChatAside;
-ChatAside *chat_files_aside(Arena *arena, const Config *c, Comm *comm, int64_t vocab);
-void chat_files_drop(ChatAside *aside);
+ * others there, in a folder for temporary files, with which the second does away once all have opened what they want. */
+ChatFiles *chat_files_aside(Arena *arena, const Config *c, Comm *comm, int64_t vocab);
+void chat_files_drop(Comm *comm); /* nothing being there is fine */
 
 #endif

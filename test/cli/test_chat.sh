@@ -82,6 +82,15 @@ test_plan_and_bench_take_what_the_run_has_made_and_leave_nothing() {
   [ ! -e b/data/train-1-00001.bin ]
   expect_run 0 env TMPDIR=/nowhere "$hpctrain" plan t.yaml $lines run.folder=b
   expect_run 0 "$hpctrain" plan t.yaml $lines
+  cp chat.jsonl large.jsonl
+  for _ in {1..12}; do # 6 MB
+    cat large.jsonl large.jsonl > twice
+    mv twice large.jsonl
+  done
+  "$hpctrain" plan t.yaml ${lines/chat.jsonl/large.jsonl} > out 2> err &
+  eventually eval 'ls tmp/*/*.tmp > names 2> /dev/null'
+  kill -TERM $!
+  wait $! || true
   echo '{' >> chat.jsonl
   expect_run 2 "$hpctrain" plan t.yaml $lines
   fails 2 1 $plain $lines run.folder=b
