@@ -63,8 +63,8 @@ const Command commands[] = {
      "what a model (a run's folder, a step's or a Hugging Face folder) thinks of a text: nats a token, bits a byte, "
      "perplexity; *.jsonl: a document a line, its text in the field NAME (text); windows of N tokens (the model's "
      "positions, at most 2048) go on by half a window, or --stride; or of multiple-choice questions: acc and acc_norm (by "
-     "characters; acc_bytes: by bytes) as HellaSwag and ARC are scored, from lines {\"context\", \"choices\", \"label\"} or those "
-     "sets' own fields; "
+     "characters; with --json also acc_bytes) as HellaSwag and ARC are scored, from those sets' own fields, where a blank always "
+     "comes between, or from lines {\"context\", \"choices\", \"label\"}, where one comes if neither has one there; "
      "--each: a line of JSON a document or question; --json: the result as an object",
      true, cmd_eval},
     {"generate", "after",
