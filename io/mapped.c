@@ -35,9 +35,8 @@ static void name_it(int number, siginfo_t *info, void *unused) {
     uintptr_t begin = atomic_load(&m->at);
     if (begin && at >= begin && at - begin < m->nbytes)
       fail(FAIL_MACHINE,
-           "%s: cannot be read at byte %llu: it was cut short meanwhile, or its disk fails\nhelp: copy the file again, and leave "
-           "it as "
-           "it is while runs read it",
+           "%s: cannot be read at byte %llu: it was cut short meanwhile, or its disk fails\nhelp: copy the file again, and "
+           "leave it as it is while runs read it",
            m->path, (unsigned long long)(at - begin));
   }
   sigaction(SIGBUS, &before, NULL); /* nobody's that we know: as it would have been, once the read is tried again */

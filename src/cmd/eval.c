@@ -44,6 +44,7 @@ typedef struct Eval {
   int64_t window, stride; /* ids; 0: not said */
   bool json, special;
   TokenizerWork *work;
+  int32_t *bytes; /* of each id; NULL until they are wanted */
   Ids ids;
   VEC(Piece) pieces;
   VEC(ScoreRow) rows;
@@ -95,9 +96,8 @@ static void add_document(Eval *e, const char *place, const char *text, size_t n)
   p.n = e->ids.n - p.first;
   loaded_check_ids(&e->loaded, place, e->ids.at + p.first, p.n);
   if (!done && p.n) {
-    int32_t *bytes = tokenizer_bytes(e->loaded.tokenizer);
-    p.bytes -= bytes[e->ids.at[p.first]];
-    free(bytes);
+    if (!e->bytes) e->bytes = tokenizer_bytes(e->loaded.tokenizer);
+    p.bytes -= e->bytes[e->ids.at[p.first]];
     done = 1;
   }
   for (int64_t at = 0; done < p.n; at += e->stride) {
@@ -374,6 +374,7 @@ int cmd_eval(int argc, char **argv) {
   loaded_open(&e.loaded, e.arena, e.comm, e.folder, nkeys, keys);
   run(&e);
   ids_close(&e.ids);
+  free(e.bytes);
   loaded_close(&e.loaded);
   comm_close(e.comm);
   arena_close(e.arena);

@@ -83,9 +83,11 @@ static int sum_over_ranks(Graph *g, int x, const StateTable *t, int shard, int r
   return all_reduce(g, all_reduce(g, x, shard, t->shards), replicate, t->replicas);
 }
 
+enum { TOTALS = 5 }; /* scalars that travel together: those of Totals */
+
 static int side_by_side(Graph *g, const int *scalars, int n) {
-  int parts[5];
-  CHECK(n <= 5);
+  int parts[TOTALS];
+  CHECK(n <= TOTALS);
   for (int i = 0; i < n; i++) parts[i] = ir_reshape(g, scalars[i], SHAPE(1));
   return ir_concat(g, parts, n, 0);
 }
@@ -162,7 +164,7 @@ typedef struct Totals {
  * gradients, and of whole units (squares_whole) so has every rank. */
 static Totals sum_totals(Graph *g, const StateTable *t, const UpdateOptions *o, int squares, int squares_whole) {
   bool shared = t->shards > 1 || t->across;
-  int scalars[5] = {ir_load(g, "loss_sum"), ir_load(g, "token_count")}, last = 2, z = -1, router = -1;
+  int scalars[TOTALS] = {ir_load(g, "loss_sum"), ir_load(g, "token_count")}, last = 2, z = -1, router = -1;
   if (o->z_loss > 0) scalars[z = last++] = ir_load(g, "z_sum");
   if (has_router_losses(&o->router)) scalars[router = last++] = ir_load(g, "router_sum");
   scalars[last] = squares;

@@ -131,9 +131,8 @@ static const Config *config_of(const Run *run, const Ckpt *ckpt) {
   return config_parse(run->arena, name, text, 1, words);
 }
 
-/* What can be told before there are data. */
-static void check_keys(Run *run, const Ckpt *ckpt) {
-  const Config *was = config_of(run, ckpt);
+/* What can be told before there are data; was: the checkpoint's configuration. */
+static void check_keys(Run *run, const Ckpt *ckpt, const Config *was) {
   check_model(run, ckpt);
   check_number(run, "train.global_batch_size", "the number of sequences in global_batch_size", config_check_batch(was, 1).sequences,
                run->batch.sequences);
@@ -147,8 +146,9 @@ static void check_keys(Run *run, const Ckpt *ckpt) {
 }
 
 static void check_same(Run *run, const Ckpt *ckpt) {
-  check_keys(run, ckpt);
-  check_data(run, ckpt, config_of(run, ckpt));
+  const Config *was = config_of(run, ckpt);
+  check_keys(run, ckpt, was);
+  check_data(run, ckpt, was);
   if (run_speaks(run)) check_files(run, ckpt); /* last: keys may say why they changed */
 }
 
@@ -273,7 +273,7 @@ static void take_tokenizer(Run *run) {
 
 void run_find(Run *run) {
   run->ckpt = find(run);
-  if (run->ckpt) check_keys(run, run->ckpt);
+  if (run->ckpt) check_keys(run, run->ckpt, config_of(run, run->ckpt));
 }
 
 void run_take(Run *run) {
