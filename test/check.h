@@ -48,6 +48,7 @@
 
 /* An empty folder of this test's own (this rank's own under mpirun), removed after it. */
 const char *check_folder(void);
+const char *check_path(const char *name); /* within it; good until the fourth call after it */
 
 /* Of this process, so far: what a bound on time is of, since the machine may be busy. */
 double check_cpu_seconds(void);

@@ -49,6 +49,18 @@ expect_equal() {
   return 1
 }
 
+# expect_library_agrees SCRIPT ARGUMENT…: a comparison in Python; where the library that it wants is not there (status 77), a message.
+expect_library_agrees() {
+  local status=0
+  python3 "$@" > log 2>&1 || status=$?
+  if [ "$status" = 77 ]; then
+    cat log >&2
+    return
+  fi
+  cat log
+  expect_equal "$status" 0
+}
+
 # write_quick_cc: $quick_cc, a compiler that spends half the time and optimises little, for tests of passes rather than of kernels.
 write_quick_cc() {
   quick_cc=${TMPDIR:-/tmp}/quick-cc.$$

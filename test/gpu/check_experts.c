@@ -28,14 +28,8 @@ static uint32_t draw(uint32_t n) {
 }
 
 static BigView host_view(int type, int rank, const int64_t *dim) {
-  BigView v = {.rank = rank, .type = type};
-  int64_t n = 1;
-  for (int r = rank - 1; r >= 0; r--) {
-    v.dim[r] = dim[r];
-    v.stride[r] = n;
-    n *= dim[r];
-  }
-  v.at = xmalloc((size_t)n * 4);
+  BigView v = judge_shape(type, rank, dim);
+  v.at = xmalloc((size_t)(v.dim[0] * v.stride[0]) * 4);
   return v;
 }
 

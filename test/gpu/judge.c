@@ -137,7 +137,7 @@ static int64_t count(const BigView *v) {
 
 static size_t size_of(int type) { return type == BIG_F32 || type == BIG_I32 ? 4 : 2; }
 
-BigView judge_tensor(int type, int rank, const int64_t *dim) {
+BigView judge_shape(int type, int rank, const int64_t *dim) {
   BigView v = {.rank = rank, .type = type};
   int64_t n = 1;
   for (int r = rank - 1; r >= 0; r--) {
@@ -145,7 +145,12 @@ BigView judge_tensor(int type, int rank, const int64_t *dim) {
     v.stride[r] = n;
     n *= dim[r];
   }
-  v.at = allocate((size_t)n * size_of(type));
+  return v;
+}
+
+BigView judge_tensor(int type, int rank, const int64_t *dim) {
+  BigView v = judge_shape(type, rank, dim);
+  v.at = allocate((size_t)count(&v) * size_of(type));
   return v;
 }
 

@@ -15,7 +15,9 @@ extern cudaStream_t judge_stream;
 /* CUDA C to a cubin (malloc'd) for "sm_90a"; needs no GPU. */
 char *judge_compile(const char *source, const char *arch, size_t *nbytes);
 
-/* A contiguous view of fresh device memory, every byte 0xff (NaN in each type), given back by judge_reset. */
+/* A contiguous view of no memory yet; and one of fresh device memory, every byte 0xff (NaN in each type), given back by
+ * judge_reset. */
+BigView judge_shape(int type, int rank, const int64_t *dim);
 BigView judge_tensor(int type, int rank, const int64_t *dim);
 /* Columns [from, from+n) of the last dimension of a contiguous view (…,C), as (…,heads,n/heads) when heads is not 0. */
 BigView judge_columns(const BigView *v, int64_t from, int64_t n, int64_t heads);

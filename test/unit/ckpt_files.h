@@ -11,18 +11,9 @@
 #include "src/base/file.h"
 #include "test/check.h"
 
-/* A path in this test's folder; good until the fourth call after it. */
-static inline const char *in_folder(const char *name) {
-  static char path[4][4200];
-  static int turn;
-  turn = (turn + 1) % 4;
-  snprintf(path[turn], sizeof path[turn], "%s/%s", check_folder(), name);
-  return path[turn];
-}
-
 static inline Ckpt *open_step(const char *name) {
   Why why;
-  Ckpt *c = try_ckpt_open(in_folder(name), &why);
+  Ckpt *c = try_ckpt_open(check_path(name), &why);
   if (!c) check_failed(__FILE__, __LINE__, "%s", why.text);
   return c;
 }

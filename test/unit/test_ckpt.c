@@ -34,7 +34,7 @@ static void save(int64_t step) {
 static const char *refusal(const char *name) {
   static Why why;
   why.text[0] = 0;
-  Ckpt *c = try_ckpt_open(in_folder(name), &why);
+  Ckpt *c = try_ckpt_open(check_path(name), &why);
   if (c) try_ckpt_verify(c, 0, 1, 2, &why);
   ckpt_close(c);
   return why.text;
@@ -73,7 +73,7 @@ TEST(pieces_that_do_not_cover_are_our_fault) {
 TEST(flipped_bits_are_found) {
   save(1);
   struct stat info;
-  char *file = strdup(in_folder("step-00000001/model.h5"));
+  char *file = strdup(check_path("step-00000001/model.h5"));
   int found = 0;
   CHECK(!stat(file, &info));
   Rng rng = rng_make(3, RNG_TEST, "flip", 0);
@@ -87,7 +87,7 @@ TEST(flipped_bits_are_found) {
       const char *why = refusal("step-00000001");
       bool same = true;
       if (!*why) {
-        Ckpt *c = try_ckpt_open(in_folder("step-00000001"), NULL);
+        Ckpt *c = try_ckpt_open(check_path("step-00000001"), NULL);
         same = case_holds_all(c, 1);
       }
       _exit(!same ? 2 : *why ? 1 : 0);
@@ -105,20 +105,20 @@ TEST(flipped_bits_are_found) {
 TEST(truncated_missing_and_foreign_files_are_refused_by_name) {
   save(1);
   struct stat info;
-  CHECK(!stat(in_folder("step-00000001/model.h5"), &info));
+  CHECK(!stat(check_path("step-00000001/model.h5"), &info));
   for (int part = 0; part < 8; part++) {
-    CHECK(!truncate(in_folder("step-00000001/model.h5"), info.st_size * part / 8));
+    CHECK(!truncate(check_path("step-00000001/model.h5"), info.st_size * part / 8));
     EXPECT(strstr(refusal("step-00000001"), "model.h5: ") && strstr(refusal("step-00000001"), "manifest"));
   }
-  CHECK(!truncate(in_folder("step-00000001/model.h5"), info.st_size)); /* zeros of the right length */
+  CHECK(!truncate(check_path("step-00000001/model.h5"), info.st_size)); /* zeros of the right length */
   EXPECT(strstr(refusal("step-00000001"), "model.h5: "));
-  CHECK(!unlink(in_folder("step-00000001/model.h5")));
+  CHECK(!unlink(check_path("step-00000001/model.h5")));
   EXPECT(strstr(refusal("step-00000001"), "No such file"));
 }
 
 TEST(bad_manifests_are_refused_before_the_file_is_looked_at) {
   save(1);
-  CHECK(!truncate(in_folder("step-00000001/model.h5"), 0));
+  CHECK(!truncate(check_path("step-00000001/model.h5"), 0));
 #define HEAD "{\"format\":\"hpctrain checkpoint\",\"version\":1,\"step\":1,\"facts\":{},\"files\":{\"model.h5\":0},\"datasets\":"
 #define SEVERAL "{\"format\":\"hpctrain checkpoint\",\"version\":2,\"step\":1,\"facts\":{},\"files\":{"
 #define ROW "{\"dtype\":\"f32\",\"shape\":[1],\"crc32c\":\"00000000\",\"file\":"
@@ -150,7 +150,7 @@ TEST(bad_manifests_are_refused_before_the_file_is_looked_at) {
        "dataset '/a': its file is none"},
   };
   for (size_t i = 0; i < sizeof bad / sizeof *bad; i++) {
-    CHECK(try_file_write(in_folder("step-00000001/manifest.json"), bad[i].text, strlen(bad[i].text), NULL));
+    CHECK(try_file_write(check_path("step-00000001/manifest.json"), bad[i].text, strlen(bad[i].text), NULL));
     if (!strstr(refusal("step-00000001"), bad[i].words))
       check_failed(__FILE__, __LINE__, "%s: %s", bad[i].text, refusal("step-00000001"));
   }
@@ -161,27 +161,27 @@ TEST(datasets_that_lead_elsewhere_are_refused) {
   const char *names[] = {"external", "link", "chunked", "type", "shape", "nowhere"};
   h5_start();
   for (int kind = 0; kind < 6; kind++) {
-    CHECK(try_folder_make(in_folder("step-00000001"), NULL));
-    CHECK(try_file_write(in_folder("secret"), "sesame..", 8, NULL));
+    CHECK(try_folder_make(check_path("step-00000001"), NULL));
+    CHECK(try_file_write(check_path("secret"), "sesame..", 8, NULL));
     hid_t whole = H5Pcreate(H5P_FILE_CREATE), create = H5Pcreate(H5P_DATASET_CREATE);
     if (kind == 5) CHECK(H5Pset_userblock(whole, 512) >= 0);
-    hid_t file = H5Fcreate(in_folder("step-00000001/model.h5"), H5F_ACC_TRUNC, whole, H5P_DEFAULT);
+    hid_t file = H5Fcreate(check_path("step-00000001/model.h5"), H5F_ACC_TRUNC, whole, H5P_DEFAULT);
     hid_t space = H5Screate_simple(1, (hsize_t[]){kind == 4 ? 3 : 2}, NULL);
-    if (kind == 0) CHECK(H5Pset_external(create, in_folder("secret"), 0, 8) >= 0);
-    if (kind == 1) CHECK(H5Lcreate_external(in_folder("other.h5"), "/x", file, "/x", H5P_DEFAULT, H5P_DEFAULT) >= 0);
+    if (kind == 0) CHECK(H5Pset_external(create, check_path("secret"), 0, 8) >= 0);
+    if (kind == 1) CHECK(H5Lcreate_external(check_path("other.h5"), "/x", file, "/x", H5P_DEFAULT, H5P_DEFAULT) >= 0);
     if (kind == 2) CHECK(H5Pset_chunk(create, 1, (hsize_t[]){2}) >= 0);
-    hid_t where = kind == 1 ? H5Fcreate(in_folder("other.h5"), H5F_ACC_TRUNC, H5P_DEFAULT, H5P_DEFAULT) : file;
+    hid_t where = kind == 1 ? H5Fcreate(check_path("other.h5"), H5F_ACC_TRUNC, H5P_DEFAULT, H5P_DEFAULT) : file;
     hid_t dataset = H5Dcreate2(where, "/x", kind == 3 ? H5T_STD_I32LE : H5T_IEEE_F32LE, space, 0, create, 0);
     CHECK(dataset >= 0 && H5Dclose(dataset) >= 0 && H5Pclose(create) >= 0 && H5Pclose(whole) >= 0 && H5Sclose(space) >= 0);
     CHECK((where == file || H5Fclose(where) >= 0) && H5Fclose(file) >= 0);
     struct stat info;
     char text[300];
-    CHECK(!stat(in_folder("step-00000001/model.h5"), &info));
+    CHECK(!stat(check_path("step-00000001/model.h5"), &info));
     snprintf(text, sizeof text,
              "{\"format\":\"hpctrain checkpoint\",\"version\":1,\"step\":1,\"facts\":{},\"files\":{\"model.h5\":%lld},"
              "\"datasets\":{\"/x\":{\"dtype\":\"f32\",\"shape\":[2],\"crc32c\":\"00000000\"}}}",
              (long long)info.st_size);
-    CHECK(try_file_write(in_folder("step-00000001/manifest.json"), text, strlen(text), NULL));
+    CHECK(try_file_write(check_path("step-00000001/manifest.json"), text, strlen(text), NULL));
     const char *why = refusal("step-00000001");
     if (!strstr(why, kind == 1 ? "/x: " : "/x: type or shape is not the manifest's"))
       check_failed(__FILE__, __LINE__, "%s: %s", names[kind], why);
@@ -192,28 +192,28 @@ TEST(an_uncommitted_step_is_never_taken) {
   Text warnings = {0};
   save(1);
   save(2);
-  CHECK(!rename(in_folder("step-00000002"), in_folder("step-00000002.tmp")));
-  CHECK(!mkdir(in_folder("step-9"), 0755) && !mkdir(in_folder("step-00000003.old"), 0755));
+  CHECK(!rename(check_path("step-00000002"), check_path("step-00000002.tmp")));
+  CHECK(!mkdir(check_path("step-9"), 0755) && !mkdir(check_path("step-00000003.old"), 0755));
   Ckpt *c = ckpt_find_newest(comm, check_folder(), &warnings);
   EXPECT(c && ckpt_step(c) == 1 && warnings.n == 0);
   ckpt_close(c);
   save(4); /* clears away what is left */
-  EXPECT(access(in_folder("step-00000002.tmp"), F_OK) && access(in_folder("step-00000003.old"), F_OK));
-  EXPECT(!access(in_folder("step-9"), F_OK));
+  EXPECT(access(check_path("step-00000002.tmp"), F_OK) && access(check_path("step-00000003.old"), F_OK));
+  EXPECT(!access(check_path("step-9"), F_OK));
 }
 
 TEST(when_all_are_damaged_nothing_starts_over) {
   Text warnings = {0};
   save(1);
-  CHECK(!truncate(in_folder("step-00000001/model.h5"), 100));
+  CHECK(!truncate(check_path("step-00000001/model.h5"), 100));
   EXPECT_FAIL(FAIL_INPUT, "none of its 1 checkpoints is whole", ckpt_find_newest(comm, check_folder(), &warnings));
-  EXPECT_FAIL(FAIL_INPUT, "step-00000001 damaged", ckpt_find_newest(comm, in_folder("step-00000001"), &warnings));
+  EXPECT_FAIL(FAIL_INPUT, "step-00000001 damaged", ckpt_find_newest(comm, check_path("step-00000001"), &warnings));
   Why why = {"/model/cube, checksum"};
   save(2);
   Ckpt *c = ckpt_find_newest(comm, check_folder(), &warnings);
   EXPECT_FAIL(FAIL_INPUT, "none of its 2 checkpoints is whole", ckpt_find_before_take(comm, check_folder(), c, &why, &warnings));
   EXPECT_FAIL(FAIL_INPUT, "step-00000002 damaged: /model/cube",
-              ckpt_find_before_take(comm, in_folder("step-00000002"), c, &why, &warnings));
+              ckpt_find_before_take(comm, check_path("step-00000002"), c, &why, &warnings));
   ckpt_close(c);
 }
 
@@ -222,7 +222,7 @@ TEST(pruning_keeps_the_newest_good_ones_and_the_milestones) {
   Arena *arena = arena_open();
   int n;
   for (int64_t step = 10; step <= 60; step += 10) save(step);
-  CHECK(!truncate(in_folder("step-00000060/model.h5"), 100));
+  CHECK(!truncate(check_path("step-00000060/model.h5"), 100));
   EXPECT(try_ckpt_prune(check_folder(), 0, 0, &why));
   ckpt_list(arena, check_folder(), &n);
   EXPECT(n == 6);
@@ -264,13 +264,13 @@ TEST(room_is_asked_for_as_many_as_there_will_be_at_a_time) {
 TEST(a_file_in_the_place_of_a_step_is_not_replaced) {
   Why why;
   save(1);
-  CHECK(try_file_write(in_folder("step-00000002"), "mine", 4, NULL));
+  CHECK(try_file_write(check_path("step-00000002"), "mine", 4, NULL));
   EXPECT(!case_save(comm, check_folder(), 2, &why) && strstr(why.text, "step-00000002: rename: "));
   size_t n;
-  char *text = file_read(in_folder("step-00000002"), &n);
-  EXPECT(text && !strcmp(text, "mine") && access(in_folder("step-00000002.tmp"), F_OK));
+  char *text = file_read(check_path("step-00000002"), &n);
+  EXPECT(text && !strcmp(text, "mine") && access(check_path("step-00000002.tmp"), F_OK));
   free(text);
-  CHECK(!unlink(in_folder("step-00000002")));
+  CHECK(!unlink(check_path("step-00000002")));
   save(2);
 }
 
@@ -280,18 +280,18 @@ TEST(a_full_disk_leaves_the_older_step) {
     printf("note  no file system can be mounted (%s): only the limit on file sizes is tested\n", strerror(errno));
     return;
   }
-  const char *folder = in_folder("checkpoints");
+  const char *folder = check_path("checkpoints");
   bool first = case_save(comm, folder, 1, &why);
   char *fill = xmalloc(2 << 20);
   memset(fill, 1, 2 << 20);
-  CHECK(try_file_write(in_folder("fill"), fill, 2 << 20, NULL));
+  CHECK(try_file_write(check_path("fill"), fill, 2 << 20, NULL));
   bool second = case_save(comm, folder, 2, &why);
   free(fill);
-  bool clean = access(in_folder("checkpoints/step-00000002"), F_OK) && access(in_folder("checkpoints/step-00000002.tmp"), F_OK);
-  Ckpt *c = try_ckpt_open(in_folder("checkpoints/step-00000001"), NULL);
+  bool clean = access(check_path("checkpoints/step-00000002"), F_OK) && access(check_path("checkpoints/step-00000002.tmp"), F_OK);
+  Ckpt *c = try_ckpt_open(check_path("checkpoints/step-00000001"), NULL);
   bool holds = c && case_holds_all(c, 1);
   ckpt_close(c);
-  CHECK(!unlink(in_folder("fill")));
+  CHECK(!unlink(check_path("fill")));
   bool third = case_save(comm, folder, 2, &why);
   CHECK(!umount2(check_folder(), MNT_DETACH));
   EXPECT(first && !second && clean && holds && third);

@@ -23,7 +23,7 @@ AFTER_ALL { comm_close(comm); }
 
 static void save(const char *folder, int64_t step) {
   Why why;
-  if (!case_save(comm, in_folder(folder), step, &why)) check_failed(__FILE__, __LINE__, "%s", why.text);
+  if (!case_save(comm, check_path(folder), step, &why)) check_failed(__FILE__, __LINE__, "%s", why.text);
 }
 
 /* --- verifying -------------------------------------------------------------------------------------------------------------- */
@@ -45,9 +45,9 @@ TEST(a_flipped_bit_in_each_dataset_is_found_and_named) {
     for (int k = 0; k < 3; k++) {
       Text found = {0};
       char begin[128];
-      flip_bit(in_folder("c/step-00000001/model.h5"), offset + places[k], (i + k) % 8);
+      flip_bit(check_path("c/step-00000001/model.h5"), offset + places[k], (i + k) % 8);
       int bad = ckpt_verify(c, 0, 1, 1 + k, keep, &found);
-      flip_bit(in_folder("c/step-00000001/model.h5"), offset + places[k], (i + k) % 8);
+      flip_bit(check_path("c/step-00000001/model.h5"), offset + places[k], (i + k) % 8);
       snprintf(begin, sizeof begin, "%s, checksum ", e->path);
       if (bad != 1 || strncmp(found.at, begin, strlen(begin)) != 0)
         check_failed(__FILE__, __LINE__, "%s: %d found, %s", e->path, bad, found.n ? found.at : "none");
@@ -65,7 +65,7 @@ TEST(every_damaged_dataset_is_told_in_order) {
   for (int i = 0; i < ckpt_n(c); i++) {
     int64_t offset;
     CHECK(try_ckpt_locate(c, ckpt_at(c, i), &offset, NULL));
-    flip_bit(in_folder("c/step-00000001/model.h5"), offset, 3);
+    flip_bit(check_path("c/step-00000001/model.h5"), offset, 3);
   }
   EXPECT(ckpt_verify(c, 0, 1, 4, keep, &found) == ckpt_n(c));
   const char *at = found.at;
@@ -102,7 +102,7 @@ TEST(a_checkpoint_is_the_same_as_itself) {
 static void save_one(const char *folder, const char *path, int rank, int64_t n, const float *values) {
   CkptPiece piece = {.n = n, .at = values};
   CkptTensor t = {.path = path, .dtype = DT_F32, .rank = rank, .shape = {n, 1}, .pieces = &piece, .n_pieces = 1};
-  CkptSave s = {in_folder(folder), 1, &t, 1, NULL, 0, NULL, 0};
+  CkptSave s = {check_path(folder), 1, &t, 1, NULL, 0, NULL, 0};
   CHECK(try_ckpt_write(comm, &s, NULL));
 }
 
@@ -150,18 +150,18 @@ TEST(a_copy_is_the_same_bytes) {
   Why why;
   Ckpt *c = open_step("a/step-00000005");
   const char *files[] = {"model.h5", "manifest.json"};
-  EXPECT(try_ckpt_copy(c, in_folder("archive/deep"), 2, &why));
+  EXPECT(try_ckpt_copy(c, check_path("archive/deep"), 2, &why));
   for (int i = 0; i < 2; i++) {
     char from[64], to[64];
     size_t n, m;
     snprintf(from, sizeof from, "a/step-00000005/%s", files[i]);
     snprintf(to, sizeof to, "archive/deep/step-00000005/%s", files[i]);
-    char *x = file_read(in_folder(from), &n), *y = file_read(in_folder(to), &m);
+    char *x = file_read(check_path(from), &n), *y = file_read(check_path(to), &m);
     EXPECT(x && y && n == m && !memcmp(x, y, n));
     free(x);
     free(y);
   }
-  EXPECT(!try_ckpt_copy(c, in_folder("archive/deep"), 2, &why) && strstr(why.text, "is there already"));
+  EXPECT(!try_ckpt_copy(c, check_path("archive/deep"), 2, &why) && strstr(why.text, "is there already"));
   ckpt_close(c);
 }
 
@@ -169,9 +169,9 @@ TEST(a_copy_is_the_same_bytes) {
 TEST(of_several_files_the_damaged_one_is_named) {
   Why why;
   Seen seen = {.n = 0};
-  EXPECT(case_save_files(comm, in_folder("a"), 5, 1, 3, &why));
+  EXPECT(case_save_files(comm, check_path("a"), 5, 1, 3, &why));
   Ckpt *c = open_step("a/step-00000005");
-  EXPECT(ckpt_files(c) == 3 && try_ckpt_copy(c, in_folder("archive"), 2, &why));
+  EXPECT(ckpt_files(c) == 3 && try_ckpt_copy(c, check_path("archive"), 2, &why));
   Ckpt *copy = open_step("archive/step-00000005");
   EXPECT(ckpt_diff(c, copy, see, &seen) == 0 && ckpt_nbytes(c) == ckpt_nbytes(copy));
   ckpt_close(copy);
@@ -179,16 +179,16 @@ TEST(of_several_files_the_damaged_one_is_named) {
     const CkptEntry *e = ckpt_at(c, i);
     int64_t offset, nbytes;
     char path[4200], moved[4200];
-    snprintf(path, sizeof path, "%s/%s", in_folder("a/step-00000005"), ckpt_file(c, e->file, &nbytes));
-    snprintf(moved, sizeof moved, "%s", in_folder("moved"));
+    snprintf(path, sizeof path, "%s/%s", check_path("a/step-00000005"), ckpt_file(c, e->file, &nbytes));
+    snprintf(moved, sizeof moved, "%s", check_path("moved"));
     CHECK(try_ckpt_locate(c, e, &offset, NULL));
     flip_bit(path, offset, 1);
     EXPECT(!try_ckpt_verify(c, 0, 1, 2, &why) && strstr(why.text, e->path) && strstr(why.text, ckpt_file(c, e->file, &nbytes)));
     flip_bit(path, offset, 1);
     CHECK(!rename(path, moved));
-    EXPECT(!try_ckpt_open(in_folder("a/step-00000005"), &why) && strstr(why.text, path) && strstr(why.text, "No such file"));
+    EXPECT(!try_ckpt_open(check_path("a/step-00000005"), &why) && strstr(why.text, path) && strstr(why.text, "No such file"));
     CHECK(!rename(moved, path) && !truncate(path, nbytes + 1));
-    EXPECT(!try_ckpt_open(in_folder("a/step-00000005"), &why) && strstr(why.text, path) && strstr(why.text, "manifest"));
+    EXPECT(!try_ckpt_open(check_path("a/step-00000005"), &why) && strstr(why.text, path) && strstr(why.text, "manifest"));
     CHECK(!truncate(path, nbytes));
   }
   ckpt_close(c);
@@ -200,11 +200,11 @@ TEST(a_damaged_step_is_not_copied) {
   save("a", 5);
   Ckpt *c = open_step("a/step-00000005");
   CHECK(try_ckpt_locate(c, ckpt_find(c, "/model/cube"), &offset, NULL));
-  flip_bit(in_folder("a/step-00000005/model.h5"), offset, 0);
-  EXPECT(!try_ckpt_copy(c, in_folder("archive"), 2, &why) && strstr(why.text, "/model/cube, checksum "));
-  EXPECT(access(in_folder("archive/step-00000005"), F_OK) && access(in_folder("archive/step-00000005.copy"), F_OK));
-  flip_bit(in_folder("a/step-00000005/model.h5"), offset, 0);
-  EXPECT(try_ckpt_copy(c, in_folder("archive"), 2, &why));
+  flip_bit(check_path("a/step-00000005/model.h5"), offset, 0);
+  EXPECT(!try_ckpt_copy(c, check_path("archive"), 2, &why) && strstr(why.text, "/model/cube, checksum "));
+  EXPECT(access(check_path("archive/step-00000005"), F_OK) && access(check_path("archive/step-00000005.copy"), F_OK));
+  flip_bit(check_path("a/step-00000005/model.h5"), offset, 0);
+  EXPECT(try_ckpt_copy(c, check_path("archive"), 2, &why));
   ckpt_close(c);
 }
 
@@ -212,14 +212,14 @@ TEST(a_copy_without_room_leaves_nothing) {
   Why why;
   save("a", 5);
   Ckpt *c = open_step("a/step-00000005");
-  CHECK(!mkdir(in_folder("small"), 0755));
-  if (mount("none", in_folder("small"), "tmpfs", 0, "size=1m")) {
+  CHECK(!mkdir(check_path("small"), 0755));
+  if (mount("none", check_path("small"), "tmpfs", 0, "size=1m")) {
     printf("note  no file system can be mounted (%s)\n", strerror(errno));
     return;
   }
-  bool ok = try_ckpt_copy(c, in_folder("small"), 2, &why);
-  bool clean = access(in_folder("small/step-00000005"), F_OK) && access(in_folder("small/step-00000005.copy"), F_OK);
-  CHECK(!umount2(in_folder("small"), MNT_DETACH));
+  bool ok = try_ckpt_copy(c, check_path("small"), 2, &why);
+  bool clean = access(check_path("small/step-00000005"), F_OK) && access(check_path("small/step-00000005.copy"), F_OK);
+  CHECK(!umount2(check_path("small"), MNT_DETACH));
   EXPECT(!ok && clean && strstr(why.text, "No space left on device"));
   ckpt_close(c);
 }

@@ -16,17 +16,9 @@
 
 enum { VOCAB = 1000, S = 8 };
 
-static const char *in_folder(const char *name) {
-  static char path[4][4096];
-  static int turn;
-  turn = (turn + 1) % 4;
-  snprintf(path[turn], sizeof path[turn], "%s/%s", check_folder(), name);
-  return path[turn];
-}
-
 /* Ids from 1 on; marks NULL: none. */
 static void write_file(const char *name, const uint8_t *marks, int n) {
-  TokensWriter *w = tokens_writer_open(in_folder(name), 2);
+  TokensWriter *w = tokens_writer_open(check_path(name), 2);
   TokenNote note = {.vocab = VOCAB, .marked = marks};
   tokens_writer_note(w, &note);
   for (int32_t i = 0; i < n; i++) {
@@ -53,7 +45,7 @@ static Config *config_more(Arena *arena, const char *data, const char *more) {
 static Config *config_of(Arena *arena, const char *data) { return config_more(arena, data, ""); }
 
 static Config *config_file(Arena *arena, const char *name, const char *more) {
-  return config_of(arena, arena_printf(arena, "train: \"%s\"%s", in_folder(name), more));
+  return config_of(arena, arena_printf(arena, "train: \"%s\"%s", check_path(name), more));
 }
 
 typedef struct Made {
@@ -136,7 +128,7 @@ TEST(what_is_wrong_with_a_row_is_told_when_it_is_asked_for) {
   uint16_t ids[1 + 10 * S] = {0};
   int bad = 1 + 7 * S;
   ids[bad] = VOCAB;
-  CHECK(try_file_write(in_folder("raw"), ids, sizeof ids, NULL));
+  CHECK(try_file_write(check_path("raw"), ids, sizeof ids, NULL));
   const Config *c = config_file(arena, "raw", ", dtype: uint16, tokenizer: none");
   Data *data = data_open(arena, c, NULL, VOCAB);
   int64_t number = 0;
@@ -162,13 +154,13 @@ TEST(a_file_that_is_cut_short_while_it_is_read_is_named) {
   uint8_t *marks = arena_alloc(arena, 60000);
   memset(marks, TOKEN_COUNTS, 60000);
   write_file("a.bin", marks, 900);
-  CHECK(!truncate(in_folder("a.bin"), 1024 + 2 * 60000) && !truncate(in_folder("a.mask"), 60000)); /* several pages */
+  CHECK(!truncate(check_path("a.bin"), 1024 + 2 * 60000) && !truncate(check_path("a.mask"), 60000)); /* several pages */
   int32_t header[3] = {20240520, 1, 60000};
-  FILE *f = fopen(in_folder("a.bin"), "r+");
+  FILE *f = fopen(check_path("a.bin"), "r+");
   CHECK(f && fwrite(header, sizeof header, 1, f) == 1 && !fclose(f));
   const Config *c = config_file(arena, "a.bin", "");
   for (int marked = 0; marked < 2; marked++) {
-    const char *name = in_folder(marked ? "a.mask" : "a.bin");
+    const char *name = check_path(marked ? "a.mask" : "a.bin");
     Data *data = data_open(arena, c, NULL, VOCAB);
     struct stat info;
     CHECK(!stat(name, &info));
@@ -179,7 +171,7 @@ TEST(a_file_that_is_cut_short_while_it_is_read_is_named) {
     });
     data_close(data);
     CHECK(!truncate(name, info.st_size));
-    f = fopen(in_folder("a.bin"), "r+");
+    f = fopen(check_path("a.bin"), "r+");
     CHECK(f && fwrite(header, sizeof header, 1, f) == 1 && !fclose(f));
   }
   arena_close(arena);
@@ -249,7 +241,7 @@ TEST(packing_takes_marks_of_documents_that_are_ones_own_and_wants_one) {
   const Config *c = config_file(arena, "a.bin", ", packing: true");
   for (int begins = 0; begins < 2; begins++) {
     marks[100] |= begins ? TOKEN_BEGINS : 0;
-    CHECK(try_file_write(in_folder("a.mask"), marks, sizeof marks, NULL));
+    CHECK(try_file_write(check_path("a.mask"), marks, sizeof marks, NULL));
     Data *data = data_open(arena, c, NULL, VOCAB);
     if (begins)
       data_set_end(data, c, VOCAB, -1);
@@ -296,14 +288,14 @@ TEST(marks_that_are_missing_too_few_or_none_are_named) {
   memset(marks, TOKEN_COUNTS, sizeof marks);
   write_file("a.bin", marks, 100);
   const Config *c = config_file(arena, "a.bin", "");
-  CHECK(!truncate(in_folder("a.mask"), 99));
+  CHECK(!truncate(check_path("a.mask"), 99));
   EXPECT_FAIL(FAIL_INPUT, "a.mask: 99 bytes, but the token file beside it has 100 ids", data_open(arena, c, NULL, VOCAB));
-  CHECK(!unlink(in_folder("a.mask")));
+  CHECK(!unlink(check_path("a.mask")));
   EXPECT_FAIL(FAIL_INPUT, "a.mask: No such file", data_open(arena, c, NULL, VOCAB));
   write_file("a.bin", NULL, 100);
   memset(marks, TOKEN_COUNTS, sizeof marks);
   marks[50] = 4;
-  CHECK(try_file_write(in_folder("a.mask"), marks, sizeof marks, NULL));
+  CHECK(try_file_write(check_path("a.mask"), marks, sizeof marks, NULL));
   Data *data = data_open(arena, c, NULL, VOCAB);
   EXPECT_FAIL(FAIL_INPUT, "a.mask: byte 50 is 4, no mark", for (int64_t i = 0; i < 12; i++) make(data, arena, i, 1));
   data_close(data);
@@ -318,7 +310,7 @@ TEST(the_hash_of_data_tells_files_of_equal_size_apart_by_what_they_were_made_of)
   const Config *c = config_file(arena, "h.bin", "");
   uint64_t hash[3];
   for (int i = 0; i < 3; i++) {
-    TokensWriter *w = tokens_writer_open(in_folder("h.bin"), 2);
+    TokensWriter *w = tokens_writer_open(check_path("h.bin"), 2);
     TokenNote note = {.vocab = VOCAB};
     memset(note.job, i < 2 ? 'a' : 'b', 64);
     tokens_writer_note(w, &note);
@@ -431,7 +423,7 @@ TEST(longer_documents_are_cut_dropped_or_refused_as_asked) {
   write_documents("shards-1.bin", lengths, 1, 0);
   write_documents("shards-2.bin", some, 3, 0);
   const Config *two = config_of(arena, arena_printf(arena, "train: [\"%s\", \"%s\"], format: chat, too_long: refuse",
-                                                    in_folder("shards-1.bin"), in_folder("shards-*.bin")));
+                                                    check_path("shards-1.bin"), check_path("shards-*.bin")));
   EXPECT_FAIL(FAIL_INPUT, "shards-2.bin: document 3 of its pattern ", data_open(arena, two, NULL, VOCAB));
   write_file("plain.bin", NULL, 100);
   EXPECT_FAIL(FAIL_INPUT, "plain.bin: no mark says where a document begins",
@@ -464,7 +456,7 @@ TEST(files_of_which_no_mark_says_that_a_document_begins_are_refused_beside_those
 TEST(packing_fills_rows) {
   enum { LONG = 512, N = 4000 };
   Arena *arena = arena_open();
-  TokensWriter *w = tokens_writer_open(in_folder("d.bin"), 2);
+  TokensWriter *w = tokens_writer_open(check_path("d.bin"), 2);
   Rng rng = rng_make(3, RNG_TEST, "lengths", 0);
   for (uint64_t d = 0; d < N; d++) {
     int n = 2 + (int)(rng_uniform(&rng, d) * (LONG - 1));
@@ -472,7 +464,7 @@ TEST(packing_fills_rows) {
       tokens_writer_add_marked(w, &(int32_t){i}, &(uint8_t){(uint8_t)(TOKEN_COUNTS | (i ? 0 : TOKEN_BEGINS))}, 1);
   }
   tokens_writer_close(w);
-  const char *path = in_folder("d.bin");
+  const char *path = check_path("d.bin");
   Tokens *tokens = tokens_open(&path, 1, &(TokensAsk){0, VOCAB, "tokens"});
   Documents *d;
   Why why;
@@ -488,7 +480,7 @@ TEST(packing_fills_rows) {
 /* A terabyte is a number here: nobody may look at all of it.  In processor time, since the machine may be busy. */
 TEST(the_first_batch_of_a_terabyte_is_there_within_a_fifth_of_a_second) {
   Arena *arena = arena_open();
-  const char *path = in_folder("huge.bin");
+  const char *path = check_path("huge.bin");
   int64_t nbytes = (int64_t)1 << 40;
   CHECK(try_file_write(path, "\1\0", 2, NULL));
   while (truncate(path, nbytes)) nbytes /= 2;

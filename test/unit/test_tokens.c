@@ -14,25 +14,17 @@
 #include "test/check.h"
 #include "test/megatron_index.h"
 
-static const char *in_folder(const char *name) {
-  static char path[4][4096];
-  static int turn;
-  turn = (turn + 1) % 4;
-  snprintf(path[turn], sizeof path[turn], "%s/%s", check_folder(), name);
-  return path[turn];
-}
-
 /* n ids from first on, counting up. */
 static void write_count(const char *name, int width, int32_t first, int n) {
-  TokensWriter *w = tokens_writer_open(in_folder(name), width);
+  TokensWriter *w = tokens_writer_open(check_path(name), width);
   for (int i = 0; i < n; i++) tokens_writer_add(w, &(int32_t){first + i}, 1);
   tokens_writer_close(w);
 }
 
-static void write_raw(const char *name, const void *bytes, size_t n) { CHECK(try_file_write(in_folder(name), bytes, n, NULL)); }
+static void write_raw(const char *name, const void *bytes, size_t n) { CHECK(try_file_write(check_path(name), bytes, n, NULL)); }
 
 static Tokens *open_one(const char *name, int width, int64_t vocab) {
-  const char *pattern = in_folder(name);
+  const char *pattern = check_path(name);
   return tokens_open(&pattern, 1, &(TokensAsk){width, vocab, "tokens"});
 }
 
@@ -70,7 +62,7 @@ TEST(samples_cross_files_in_sorted_order) {
 TEST(several_patterns_are_read_in_their_order) {
   write_count("a.bin", 2, 50, 10);
   write_count("b.bin", 2, 20, 10);
-  const char *patterns[] = {in_folder("b.bin"), in_folder("a*")};
+  const char *patterns[] = {check_path("b.bin"), check_path("a*")};
   Tokens *t = tokens_open(patterns, 2, &(TokensAsk){0, 100, "tokens"});
   int32_t out[20];
   tokens_sample(t, 0, 19, out);
@@ -97,11 +89,11 @@ TEST(headerless_files_are_read_as_told) {
 
 TEST(short_long_and_foreign_files_are_refused_by_name) {
   write_count("a.bin", 2, 0, 100);
-  CHECK(!truncate(in_folder("a.bin"), 1024 + 199));
+  CHECK(!truncate(check_path("a.bin"), 1024 + 199));
   EXPECT_FAIL(FAIL_INPUT, "a.bin: 100 tokens by its header make 1224 bytes, but it has 1223", open_one("a.bin", 0, 200));
-  CHECK(!truncate(in_folder("a.bin"), 1024 + 202));
+  CHECK(!truncate(check_path("a.bin"), 1024 + 202));
   EXPECT_FAIL(FAIL_INPUT, "a.bin: 100 tokens by its header", open_one("a.bin", 0, 200));
-  CHECK(!truncate(in_folder("a.bin"), 1000));
+  CHECK(!truncate(check_path("a.bin"), 1000));
   EXPECT_FAIL(FAIL_INPUT, "a.bin: 1000 bytes are too short for its header", open_one("a.bin", 0, 200));
   write_count("b.bin", 2, 0, 100);
   EXPECT_FAIL(FAIL_INPUT, "b.bin: its header says 2-byte ids, data.dtype 4-byte ones", open_one("b.bin", 4, 200));
@@ -153,7 +145,7 @@ TEST(megatrons_files_are_known_by_the_index_beside_them) {
     EXPECT(tokens_n(t) == 7 && out[0] == 5 && out[5] == 10 && out[6] == (width == 2 ? 65000 : 70000));
     tokens_close(t);
     MegatronIndex index;
-    EXPECT(try_megatron_open(in_folder("m.idx"), 7 * (uint64_t)width, &index, NULL));
+    EXPECT(try_megatron_open(check_path("m.idx"), 7 * (uint64_t)width, &index, NULL));
     EXPECT(megatron_next(&index, -1) == 0 && megatron_next(&index, 0) == 3 && megatron_next(&index, 2) == 3);
     EXPECT(megatron_next(&index, 3) >= 7);
     megatron_close(&index);
@@ -175,7 +167,7 @@ TEST(documents_begin_behind_an_end_and_where_an_index_says) {
   tokens_close(t);
   write_megatron("m", 4, 4, 4);
   write_megatron("n", 4, 4, 4);
-  const char *both[] = {in_folder("m.bin"), in_folder("n.bin")};
+  const char *both[] = {check_path("m.bin"), check_path("n.bin")};
   t = tokens_open(both, 2, &(TokensAsk){0, 80000, "tokens"});
   int32_t many[14], where[14], by_index[14] = {0, 0, 0, 3, 3, 3, 3, 7, 7, 7, 10, 10, 10, 10};
   tokens_sample(t, 0, 13, many);
@@ -187,7 +179,7 @@ TEST(documents_begin_behind_an_end_and_where_an_index_says) {
 TEST(a_damaged_megatron_index_is_refused_by_name) {
   size_t n = write_megatron("m", 4, 4, 4);
   EXPECT_FAIL(FAIL_INPUT, "m.bin: its header says 4-byte ids, data.dtype 2-byte ones", open_one("m.bin", 2, 80000));
-  CHECK(!truncate(in_folder("m.bin"), 24));
+  CHECK(!truncate(check_path("m.bin"), 24));
   EXPECT_FAIL(FAIL_INPUT, "m.idx: its sequences do not end where the ids beside it do (24 bytes)", open_one("m.bin", 0, 80000));
   write_megatron("m", 4, 4, -1);
   EXPECT_FAIL(FAIL_INPUT, "m.idx: its sequences do not end", open_one("m.bin", 0, 80000));
@@ -197,7 +189,7 @@ TEST(a_damaged_megatron_index_is_refused_by_name) {
   EXPECT_FAIL(FAIL_INPUT, "m.idx: its ids are of type 200; int32", open_one("m.bin", 0, 80000));
   for (size_t cut = 9; cut < n; cut++) {
     write_megatron("m", 4, 4, 4);
-    CHECK(!truncate(in_folder("m.idx"), (off_t)cut));
+    CHECK(!truncate(check_path("m.idx"), (off_t)cut));
     EXPECT_FAIL(FAIL_INPUT, "m.idx", open_one("m.bin", 0, 80000));
   }
 }
@@ -209,7 +201,7 @@ static void write_h5(const char *name, const char *dataset, hid_t type, int rank
   int32_t ids[30];
   for (int i = 0; i < 30; i++) ids[i] = i;
   h5_start();
-  hid_t file = H5Fcreate(in_folder(name), H5F_ACC_TRUNC, H5P_DEFAULT, H5P_DEFAULT);
+  hid_t file = H5Fcreate(check_path(name), H5F_ACC_TRUNC, H5P_DEFAULT, H5P_DEFAULT);
   hid_t space = H5Screate_simple(rank, rank == 1 ? (hsize_t[]){30} : (hsize_t[]){5, 6}, NULL), made = H5Pcreate(H5P_DATASET_CREATE);
   if (chunk) CHECK(H5Pset_chunk(made, 1, &chunk) >= 0);
   hid_t links = H5Pcreate(H5P_LINK_CREATE);
@@ -220,7 +212,7 @@ static void write_h5(const char *name, const char *dataset, hid_t type, int rank
 }
 
 static Tokens *open_h5(const char *name, const char *dataset, int64_t vocab) {
-  const char *pattern = in_folder(name);
+  const char *pattern = check_path(name);
   return tokens_open(&pattern, 1, &(TokensAsk){0, vocab, dataset});
 }
 
@@ -230,7 +222,7 @@ TEST(datasets_of_hdf5_are_read_whatever_their_width_and_shape) {
   for (size_t i = 0; i < sizeof types / sizeof *types; i++) {
     int32_t out[60];
     write_h5("a.h5", i % 2 ? "tokens" : "train/ids", types[i], 1 + i % 2, 0);
-    const char *both[] = {in_folder("a.h5"), in_folder("z.bin")};
+    const char *both[] = {check_path("a.h5"), check_path("z.bin")};
     Tokens *t = tokens_open(both, 2, &(TokensAsk){0, 60, i % 2 ? "tokens" : "train/ids"});
     EXPECT(tokens_n(t) == 60);
     tokens_sample(t, 0, 59, out);
@@ -249,7 +241,7 @@ TEST(negative_numbers_of_hdf5_are_no_ids_at_any_width) {
     tokens_sample(t, 0, 29, out);
     for (int k = 0; k < 30; k++) EXPECT(out[k] == k);
     tokens_close(t);
-    hid_t file = H5Fopen(in_folder("s.h5"), H5F_ACC_RDWR, H5P_DEFAULT), set = H5Dopen2(file, "tokens", H5P_DEFAULT);
+    hid_t file = H5Fopen(check_path("s.h5"), H5F_ACC_RDWR, H5P_DEFAULT), set = H5Dopen2(file, "tokens", H5P_DEFAULT);
     CHECK(H5Dwrite(set, H5T_NATIVE_INT32, H5S_ALL, H5S_ALL, H5P_DEFAULT, ids) >= 0 && H5Dclose(set) >= 0 && H5Fclose(file) >= 0);
     EXPECT_FAIL(FAIL_INPUT, "s.h5: token 20 is -1, no id\nhelp: leave padding out",
                 tokens_sample(open_h5("s.h5", "tokens", 100000), 0, 29, out));
@@ -261,8 +253,8 @@ TEST(datasets_of_hdf5_that_cannot_be_read_are_named) {
   write_h5("a.h5", "tokens", H5T_STD_I64LE, 1, 0);
   EXPECT_FAIL(FAIL_INPUT, "a.h5 has no dataset 'text'\nhelp: data.hdf5_dataset names it; the file has tokens",
               open_h5("a.h5", "text", 60));
-  hid_t file = H5Fcreate(in_folder("e.h5"), H5F_ACC_TRUNC, H5P_DEFAULT, H5P_DEFAULT);
-  CHECK(H5Lcreate_external(in_folder("a.h5"), "/tokens", file, "tokens", H5P_DEFAULT, H5P_DEFAULT) >= 0 && H5Fclose(file) >= 0);
+  hid_t file = H5Fcreate(check_path("e.h5"), H5F_ACC_TRUNC, H5P_DEFAULT, H5P_DEFAULT);
+  CHECK(H5Lcreate_external(check_path("a.h5"), "/tokens", file, "tokens", H5P_DEFAULT, H5P_DEFAULT) >= 0 && H5Fclose(file) >= 0);
   EXPECT_FAIL(FAIL_INPUT, "e.h5: 'tokens' is no dataset of this file", open_h5("e.h5", "tokens", 60));
   EXPECT_FAIL(FAIL_INPUT, "a.h5: token 20 is 20, but the vocabulary ends at 19",
               tokens_sample(open_h5("a.h5", "tokens", 20), 0, 29, out));
@@ -276,9 +268,9 @@ TEST(datasets_of_hdf5_that_cannot_be_read_are_named) {
   EXPECT_FAIL(FAIL_INPUT, "d.h5: ", open_h5("d.h5", "tokens", 60));
   EXPECT_FAIL(FAIL_INPUT, "a.h5: its header says 8-byte ids, data.dtype 2-byte ones", open_one("a.h5", 2, 60));
   struct stat info;
-  CHECK(!stat(in_folder("a.h5"), &info));
+  CHECK(!stat(check_path("a.h5"), &info));
   for (off_t cut = 16; cut < info.st_size; cut += 97) { /* HDF5 says so, or its answer is held against the size */
-    CHECK(!truncate(in_folder("a.h5"), info.st_size - cut));
+    CHECK(!truncate(check_path("a.h5"), info.st_size - cut));
     EXPECT_FAIL(FAIL_INPUT, "a.h5", open_h5("a.h5", "tokens", 60));
   }
 }
@@ -331,13 +323,13 @@ TEST(a_split_is_disjoint_whole_and_from_the_end) {
 }
 
 TEST(a_file_appears_only_when_it_is_whole) {
-  TokensWriter *w = tokens_writer_open(in_folder("a.bin"), 2);
+  TokensWriter *w = tokens_writer_open(check_path("a.bin"), 2);
   tokens_writer_add(w, (int32_t[]){1, 2, 3}, 3);
-  EXPECT(access(in_folder("a.bin"), F_OK));
+  EXPECT(access(check_path("a.bin"), F_OK));
   EXPECT_FAIL(FAIL_BUG, "CHECK", tokens_writer_add(w, &(int32_t){65536}, 1));
   tokens_writer_close(w);
-  EXPECT(!access(in_folder("a.bin"), F_OK) && access(in_folder("a.bin.tmp"), F_OK));
-  EXPECT_FAIL(FAIL_MACHINE, "none/a.bin: cannot be written: No such file", tokens_writer_open(in_folder("none/a.bin"), 2));
+  EXPECT(!access(check_path("a.bin"), F_OK) && access(check_path("a.bin.tmp"), F_OK));
+  EXPECT_FAIL(FAIL_MACHINE, "none/a.bin: cannot be written: No such file", tokens_writer_open(check_path("none/a.bin"), 2));
 }
 
 TEST(a_crash_leaves_no_ids_with_marks_of_others) {
@@ -345,17 +337,17 @@ TEST(a_crash_leaves_no_ids_with_marks_of_others) {
   memset(note.tokenizer, 'a', 64);
   memset(note.job, 'b', 64);
   for (int crash = 0; crash < 2; crash++) {
-    TokensWriter *w = tokens_writer_open(in_folder("m.bin"), 2);
+    TokensWriter *w = tokens_writer_open(check_path("m.bin"), 2);
     tokens_writer_note(w, &note);
     for (int i = 0; i < 3; i++) tokens_writer_add_marked(w, &i, &(uint8_t){(uint8_t)crash}, 1);
     if (crash) {
-      CHECK(!unlink(in_folder("m.bin.tmp"))); /* between the renames nothing more can be done */
+      CHECK(!unlink(check_path("m.bin.tmp"))); /* between the renames nothing more can be done */
       EXPECT_FAIL(FAIL_MACHINE, "m.bin: cannot be written", tokens_writer_close(w));
     } else {
       tokens_writer_close(w);
     }
     int64_t n = 0;
-    EXPECT(tokens_made(in_folder("m.bin"), &note, 2, &n) == (crash ? TOKENS_NOT_MADE : TOKENS_MADE));
+    EXPECT(tokens_made(check_path("m.bin"), &note, 2, &n) == (crash ? TOKENS_NOT_MADE : TOKENS_MADE));
   }
 }
 
@@ -363,9 +355,9 @@ TEST(a_crash_leaves_no_ids_with_marks_of_others) {
 TEST(tokenize_makes_a_token_a_byte_and_tells_the_entropy) {
   write_raw("a.txt", "\0\377ab", 4);
   write_raw("b.txt", "cdef", 4);
-  char *argv[] = {"tokenize", (char *)in_folder("out.bin"), (char *)in_folder("a.txt"), (char *)in_folder("b.txt"), NULL};
+  char *argv[] = {"tokenize", (char *)check_path("out.bin"), (char *)check_path("a.txt"), (char *)check_path("b.txt"), NULL};
   char log[4096], line[200] = "";
-  snprintf(log, sizeof log, "%s", in_folder("log"));
+  snprintf(log, sizeof log, "%s", check_path("log"));
   fflush(stdout);
   int saved = dup(STDOUT_FILENO);
   CHECK(freopen(log, "w", stdout));
