@@ -5,6 +5,7 @@
 #   check_main "$@"
 # A test runs in a folder of its own ($PWD, empty, removed after it) and ends at its first command that fails.
 # $srcdir and $builddir are absolute, $hpctrain is the program; $slowdown is more than 1 where a sanitizer slows it.
+# SHARE=I/N is the I-th of N parts of a file's tests, for machines with many cores.
 # GPUs are hidden, so that device.kind: auto means cpu everywhere; TEST_GPUS=0,1 names those that tests may see.
 set -u
 srcdir=$(cd "${srcdir:-$(dirname "${BASH_SOURCE[0]}")/..}" && pwd)
@@ -68,7 +69,7 @@ write_quick_cc() {
   chmod +x "$quick_cc"
 }
 
-check_names() { declare -F | sed -n 's/^declare -f test_//p'; }
+check_names() { declare -F | sed -n 's/^declare -f test_//p' | awk -v share="${SHARE:-1/1}" 'BEGIN { split(share, s, "/") } NR % s[2] == s[1] % s[2]'; }
 
 check_main() {
   if [ "${1-}" = --list ]; then

@@ -50,6 +50,13 @@ test_script_fails_at_its_first_failing_command() {
   [ ! -e reached ]
 }
 
+test_script_runs_in_shares() {
+  script <<< 'for n in {1..7}; do eval "test_$n() { :; }"; done'
+  expect_equal "$(for i in 1 2 3; do SHARE=$i/3 bash script.sh --list; done | sort | tr -d '\n')" 1234567
+  expect_run 0 env SHARE=3/3 bash script.sh
+  expect_equal "$(< out)" $'ok 3\nok 6\n2 passed, 0 failed'
+}
+
 test_script_expectations_fire() {
   script <<< 'test_status() { expect_run 1 true; }
     test_line() { expect_run 0 echo a; expect_out b; }
