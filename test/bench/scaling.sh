@@ -6,9 +6,10 @@
 # FOLDER, PEER.py, OUT and the environment are those of h200.sh.  N: numbers of GPUs; 1 is what efficiencies are of.  ROW, all by default:
 #   1b-pytorch 1b-no_shard 1b-full_shard 1b-hybrid_shard     1.1B, sequences of 2048, micro-batch 8
 #   7b-pytorch 7b-no_shard 7b-full_shard 7b-hybrid_shard     Llama-2-7B, sequences of 4096, micro-batch 2 (1 where a GPU holds all)
-# hybrid_shard: shards of N/2, two replicas.  One GPU has one way, no_shard.  A row of hpctrain is run twice, the second time from a full
-# kernel cache and with a profile of its last two steps, and takes 25 s (1b) or 60 s (7b) of N GPUs; PyTorch's 30 and 70.  What the plan
-# says does not fit is told and not run.  OUT/scaling.tsv keeps what earlier calls have found, so that a table may come of several.
+# hybrid_shard: shards of N/2, two replicas.  One GPU has one way, no_shard; its speed is that of the host's slowest.  A row of hpctrain
+# is run twice, the second time from a full kernel cache and with a profile of its last two steps, and takes 25 s (1b) or 60 s (7b) of N
+# GPUs, half as much again for 1; PyTorch's 30 and 70, twice that for 1.  What the plan says does not fit is told and not run.
+# OUT/scaling.tsv keeps what earlier calls have found, so that a table may come of several.
 #   GPU=h200      the kind that plans are for
 #   OURS PEERS    micro-batch:recompute of all rows instead of their own
 set -u
@@ -57,6 +58,27 @@ exposed() { # of the profile's mean step, what is waited for
   "$hpctrain" profile run | awk '/^rank/ { exit } / exposed / { sum += $4 } $1 == "step" { step = $3 } END { if (step) printf "%.4f", sum / step }'
 }
 
+# Many GPUs go as fast as the slowest of them: what efficiencies are of is the slowest one's speed, not the first one's.  The others run
+# the same, each alone, all at the same time.
+slowest() { # ours|theirs ROW SETTING RATE, which the first GPU has
+  local i
+  for ((i = 1; i < gpus; i++)); do
+    (
+      mkdir -p "$work/gpu$i" && cd "$work/gpu$i" || exit 3
+      ln -sf ../tokens.bin . && ln -sfn "../$2" "$2"
+      export CUDA_VISIBLE_DEVICES=$i
+      work=$PWD results=$PWD/results
+      : > results
+      "$1" "$2" "$3" "$2" | sed "s/^note  /&GPU $i alone: /" >&2
+    ) &
+  done
+  wait
+  {
+    echo "$4"
+    for ((i = 1; i < gpus; i++)); do cut -d' ' -f 5 "$work/gpu$i/results"; done
+  } | sort -g | head -n 1
+}
+
 measure() { # MODEL WAY N
   local row=$1-$2-$3 KEYS=${KEYS-} setting steps plan rate cold warm driver bits
   rows="$row $(row_of "$@")"
@@ -72,6 +94,7 @@ measure() { # MODEL WAY N
   }
   ours "$row" "$setting" "$row" || return
   read -r _ _ _ _ rate _ driver cold _ < <(tail -n 1 "$results")
+  [ "$3" != 1 ] || rate=$(slowest ours "$row" "$setting" "$rate")
   losses > once
   KEYS+=" profile.steps=$((steps - 1))-$steps"
   ours "$row" "$setting" "$row" || return
@@ -86,6 +109,7 @@ measure_peer() { # MODEL pytorch N
   setting=${PEERS:-${rows##* }}
   theirs "$row" "$setting" || return
   read -r _ _ _ _ rate memory driver first _ < <(tail -n 1 "$results")
+  [ "$3" != 1 ] || rate=$(slowest theirs "$row" "$setting" "$rate")
   keep "$1" "$2" "$3" "$setting" "$rate" - "$first" - "$memory" "$driver" -
 }
 
