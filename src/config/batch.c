@@ -31,16 +31,16 @@ static int64_t ranks_near(int64_t passes, int64_t ranks) {
 static _Noreturn void batch_fail(const Config *c, int64_t sequences, int64_t ranks) {
   int64_t micro = c->train.micro_batch_size, unit = ranks * (micro ? micro : 1), less = sequences / unit * unit;
   int64_t other = sequences % (micro ? micro : 1) == 0 ? ranks_near(sequences / (micro ? micro : 1), ranks) : 0;
-  Text help = {0};
-  if (less) text_printf(&help, "%lld sequences, ", (long long)less);
-  text_printf(&help, "%lld sequences", (long long)(less + unit));
-  if (other) text_printf(&help, ", or %lld rank%s", (long long)other, other == 1 ? "" : "s");
-  Text split = {0};
-  text_printf(&split, "%lld sequences / ", (long long)sequences);
-  if (micro)
-    text_printf(&split, "(%lld ranks x %lld) = %.2f passes", (long long)ranks, (long long)micro, (double)sequences / (double)unit);
-  if (!micro) text_printf(&split, "%lld ranks = %.2f sequences a rank", (long long)ranks, (double)sequences / (double)unit);
-  config_fail(c, "train.global_batch_size", help.at, "global_batch_size does not split: %s", split.at);
+  Arena *arena = c->origin->arena;
+  const char *lower = less ? arena_printf(arena, "%lld sequences, ", (long long)less) : "";
+  const char *near = other ? arena_printf(arena, ", or %lld rank%s", (long long)other, other == 1 ? "" : "s") : "";
+  const char *help = arena_printf(arena, "%s%lld sequences%s", lower, (long long)(less + unit), near);
+  const char *split =
+      micro ? arena_printf(arena, "(%lld ranks x %lld) = %.2f passes", (long long)ranks, (long long)micro,
+                           (double)sequences / (double)unit)
+            : arena_printf(arena, "%lld ranks = %.2f sequences a rank", (long long)ranks, (double)sequences / (double)unit);
+  config_fail(c, "train.global_batch_size", help, "global_batch_size does not split: %lld sequences / %s", (long long)sequences,
+              split);
 }
 
 Batch config_check_batch(const Config *c, int data_parallel_size) {

@@ -28,9 +28,9 @@ typedef struct FuzzTarget {
 
 extern const FuzzTarget fuzz_target;
 
-FuzzBytes fuzz_text(const char *text);                        /* without its NUL */
-FuzzBytes fuzz_file(Arena *arena, const char *name);          /* of the sources: "test/golden/x/config.json"; must be there */
-const char *fuzz_folder(void);                                /* a folder of this process's own in memory, for what wants files */
+FuzzBytes fuzz_text(const char *text);               /* without its NUL */
+FuzzBytes fuzz_file(Arena *arena, const char *name); /* of the sources: "test/golden/x/config.json"; must be there */
+const char *fuzz_folder(void); /* a folder of this process's own, for what wants files: in $FUZZ_FOLDER, else in memory */
 void fuzz_put(const char *path, const void *bytes, size_t n); /* a file there */
 
 /* Case number i of a seed: the same bytes every time.  Gives their number, at most target->most; out has room for so many. */

@@ -143,14 +143,15 @@ FuzzBytes fuzz_file(Arena *arena, const char *name) {
   return (FuzzBytes){copy, n};
 }
 
-static char folder[64];
+static char folder[512];
 
 static void remove_folder(void) { try_tree_remove(folder, NULL); }
 
 const char *fuzz_folder(void) {
   Why why;
   if (*folder) return folder;
-  snprintf(folder, sizeof folder, "/dev/shm/hpctrain-fuzz-%d", (int)getpid());
+  const char *in = getenv("FUZZ_FOLDER");
+  snprintf(folder, sizeof folder, "%s/hpctrain-fuzz-%d", in ? in : "/dev/shm", (int)getpid());
   if (!try_folder_make(folder, &why)) fail(FAIL_MACHINE, "%s", why.text);
   atexit(remove_folder);
   return folder;
