@@ -9,6 +9,8 @@
 #include "io/safetensors.h"
 #include "src/base/vec.h"
 
+enum { DOES_NOT_COUNT = -100 };
+
 struct Reference {
   Arena *arena;
   const char *path;
@@ -58,13 +60,28 @@ static int64_t *read_ids(const Reference *ref, const char *name, int64_t least, 
   return ids;
 }
 
-void reference_read_batch(const Reference *ref, int64_t vocab, ReferenceBatch *batch) {
-  int64_t ids[2], labels[2];
+/* Another matrix of a batch, of the shape of its ids. */
+static int64_t *read_beside(const Reference *ref, const char *name, int64_t least, int64_t end, const int64_t ids[2]) {
+  int64_t shape[2], *values = read_ids(ref, name, least, end, 2, shape);
+  if (ids[0] != shape[0] || ids[1] != shape[1])
+    fail(FAIL_INPUT, "%s: 'input_ids' is %lldx%lld, '%s' is %lldx%lld\nhelp: test/golden/README.md says what a reference holds",
+         ref->path, (long long)ids[0], (long long)ids[1], name, (long long)shape[0], (long long)shape[1]);
+  return values;
+}
+
+void reference_read_batch(const Reference *ref, int64_t vocab, int64_t padding, ReferenceBatch *batch) {
+  int64_t ids[2];
   batch->ids = read_ids(ref, "input_ids", 0, vocab, 2, ids);
-  batch->labels = read_ids(ref, "labels", INT32_MIN, vocab, 2, labels);
-  if (ids[0] != labels[0] || ids[1] != labels[1])
-    fail(FAIL_INPUT, "%s: 'input_ids' is %lldx%lld, 'labels' is %lldx%lld\nhelp: test/golden/README.md says what a reference holds",
-         ref->path, (long long)ids[0], (long long)ids[1], (long long)labels[0], (long long)labels[1]);
+  int64_t *labels = read_beside(ref, "labels", INT32_MIN, vocab, ids), n = ids[0] * ids[1];
+  int64_t *mask = safetensors_find(ref->file, "attention_mask") ? read_beside(ref, "attention_mask", 0, 2, ids) : NULL;
+  for (int64_t i = 0; i < n; i++) {
+    if (labels[i] < 0) labels[i] = DOES_NOT_COUNT;
+    if (!mask || mask[i]) continue;
+    if (labels[i] >= 0) fail(FAIL_INPUT, "%s: 'labels' counts at %lld, where 'attention_mask' is 0", ref->path, (long long)i);
+    labels[i] = padding;
+  }
+  batch->labels = labels;
+  batch->mask = mask;
   batch->rows = ids[0];
   batch->columns = ids[1];
 }

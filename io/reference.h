@@ -14,12 +14,13 @@ void reference_close(Reference *ref);
 /* All n elements as float; an input error when the tensor is not there or has another size. */
 void reference_read(const Reference *ref, const char *name, float *out, int64_t n);
 
-/* input_ids and labels, equal matrices in the arena; ids lie in [0,vocab), labels below vocab (negative: ignored). */
+/* input_ids and labels, equal matrices in the arena; ids lie in [0,vocab), labels below vocab (negative: ignored).  Where a matrix
+ * attention_mask is there and has 0, the label is `padding`. */
 typedef struct ReferenceBatch {
   int64_t rows, columns;
-  const int64_t *ids, *labels;
+  const int64_t *ids, *labels, *mask; /* NULL: no mask */
 } ReferenceBatch;
-void reference_read_batch(const Reference *ref, int64_t vocab, ReferenceBatch *batch);
+void reference_read_batch(const Reference *ref, int64_t vocab, int64_t padding, ReferenceBatch *batch);
 
 /* Own values under the reference's names, so that what is dumped can be a reference.  NULL as a dump is fine: nothing is written.
  */

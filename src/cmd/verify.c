@@ -2,9 +2,9 @@
 /* hpctrain verify: a model's logits, loss, gradients and first training steps against a reference's, on any ranks.
  *
  * The reference is a safetensors file with input_ids and labels (B,S; labels are per position, negative ones are ignored),
- * logits (B,S,V), loss, and grad.NAME for each parameter.  Rows are dealt to the ranks unevenly where they do not divide, and
- * padded with ignored ones.  --train takes a JSON file of settings and steps, beside a safetensors file of the same name with
- * their tokens. */
+ * attention_mask (B,S) where there is padding behind sequences (0), logits (B,S,V), loss, and grad.NAME for each parameter.  Rows
+ * are dealt to the ranks unevenly where they do not divide, and padded with ignored ones.  --train takes a JSON file of settings
+ * and steps, beside a safetensors file of the same name with their tokens. */
 #include <math.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -16,8 +16,6 @@
 #include "src/train/groups.h"
 #include "src/train/setup.h"
 #include "src/train/weights.h"
-
-enum { IGNORED = -100 };
 
 /* By precision.compute; in 16 bits what their rounding costs.  Steps with moments in 16 bits, too: 2.3e-4 was seen. */
 typedef struct Tolerance {
@@ -156,22 +154,27 @@ static void verify_batch(Verify *v, const char *path, const char *dump_path) {
   Arena *arena = arena_open();
   Reference *ref = reference_open(arena, path);
   ReferenceBatch batch;
-  reference_read_batch(ref, v->model.vocab, &batch);
+  reference_read_batch(ref, v->model.vocab, MODEL_PADDING, &batch);
   int64_t B = batch.rows, S = batch.columns, counted = 0;
   for (int64_t i = 0; i < B * S; i++) counted += batch.labels[i] >= 0;
   Engine *engine = open_engine(v, arena, deal(v, B, 0).per, S, (double)counted, true, NULL, 0);
   ReferenceDump *dump = dump_path && comm_rank(v->comm) == 0 ? reference_dump_open(arena, dump_path) : NULL;
   reference_dump_ids(dump, "input_ids", 2, (int64_t[]){B, S}, batch.ids);
   reference_dump_ids(dump, "labels", 2, (int64_t[]){B, S}, batch.labels);
+  if (batch.mask) reference_dump_ids(dump, "attention_mask", 2, (int64_t[]){B, S}, batch.mask);
   int64_t row = S * v->model.vocab;
   float *theirs = xmalloc(sizeof *theirs * (size_t)(B * row));
   reference_read(ref, "logits", theirs, B * row);
   Distance d = {0, 0};
   for (int64_t pass = 0; pass < v->passes; pass++) {
     Rows rows = deal(v, B, pass);
-    engine_batch(engine, take_rows(arena, &rows, batch.ids, S, 0), take_rows(arena, &rows, batch.labels, S, IGNORED));
+    engine_batch(engine, take_rows(arena, &rows, batch.ids, S, 0), take_rows(arena, &rows, batch.labels, S, MODEL_PADDING));
     engine_micro(engine, pass);
-    distance_add(&d, engine_logits(engine), theirs + (rows.real ? rows.first * row : 0), rows.real * row);
+    for (int64_t i = 0; i < rows.real * S; i++) {
+      int64_t at = rows.first * S + i;
+      if (batch.labels[at] == MODEL_PADDING) continue; /* nothing is asked of it */
+      distance_add(&d, engine_logits(engine) + i * v->model.vocab, theirs + at * v->model.vocab, v->model.vocab);
+    }
     if (v->passes == 1) dump_logits(v, &rows, engine_logits(engine), B, S, dump);
   }
   report(v, "logits", distance(v, &d), v->tolerance.logits);
@@ -193,7 +196,7 @@ static void verify_batch(Verify *v, const char *path, const char *dump_path) {
 static void train_pass(const Verify *v, Arena *arena, Engine *engine, const ReferenceTraining *t, int step, int64_t pass) {
   int64_t S = t->row - 1;
   Rows rows = deal(v, t->rows, pass);
-  int32_t *tokens = take_rows(arena, &rows, t->tokens + step * t->rows * t->row, t->row, IGNORED);
+  int32_t *tokens = take_rows(arena, &rows, t->tokens + step * t->rows * t->row, t->row, MODEL_PADDING);
   int32_t *ids = arena_array(arena, int32_t, rows.per * S), *labels = arena_array(arena, int32_t, rows.per * S);
   for (int64_t r = 0; r < rows.per; r++)
     for (int64_t i = 0; i < S; i++) {

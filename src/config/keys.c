@@ -228,7 +228,7 @@ const Key keys[] = {
      .derived = "router_aux_loss_coef of the model's config.json, if that has output_router_logits: true; else 0", .min = 0,
      .max = 100, .example = "0.02",
      .help = "of experts: times how unevenly a micro-batch's tokens are spread over them (all blocks together; the number of "
-             "experts a token where even); padding behind conversations counts: data.packing leaves little of it",
+             "experts a token where even)",
      .elsewhere = "router_aux_loss_coef, moe_aux_loss_coeff, aux_loss_coef, load_balancing_loss_coef"},
     {KEY(train, router_z_loss, KEY_NUMBER), .fallback = "0", .min = 0, .max = 1, .example = "1e-3",
      .help = "of experts: times the mean square of log sum exp(a router's logits) over a micro-batch's tokens and all blocks",

@@ -145,6 +145,9 @@ ModelNodes model_build(Graph *g, const ModelConfig *config, const ModelBatch *ba
                       .balance = -1,
                       .router_z = -1};
   model.position = positions_of(g, batch, model.start);
+  m.padding = learns && config->experts
+                  ? ir_binary(g, OP_EQ, ir_reshape(g, model.labels, SHAPE(T, 1)), ir_const(g, DT_I32, MODEL_PADDING))
+                  : -1;
   m.family = family_of(config);
   declare_drops(&m);
   m.family->forward(&m, &model);

@@ -23,9 +23,10 @@ struct ModelBuild {
   VEC(int) params;
   int64_t drops;  /* places passed so far */
   int64_t caches; /* attentions passed so far */
-  /* Of experts, by block: how many tokens chose each (1,E), the sum of its probabilities (1,E), that of the squares of the router's
-   * log sum exp (1). */
-  VEC(int) chosen, probability, router_z;
+  int padding;    /* (T,1) PRED; -1 without experts or with a cache */
+  /* Of experts, by block, none with a cache: how many tokens chose each (1,E), the sum of its probabilities (1,E), both without
+   * padding; the router's log sum exp (1,T). */
+  VEC(int) chosen, probability, router_lse;
 };
 
 /* Declares a parameter and loads it. */

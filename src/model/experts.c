@@ -7,7 +7,8 @@
  *
  * Two losses on the router, over all blocks together.  Balance (Fedus et al., "Switch Transformers", 2021, equations 4 to 6; the
  * layers put together as transformers does): E times the sum over experts of the share of tokens that chose it times the mean of
- * its probability, k where all are alike.  z (Zoph et al., "ST-MoE", 2022, equation 5): the mean square of log sum exp(logits). */
+ * its probability, k where all are alike.  z (Zoph et al., "ST-MoE", 2022, equation 5): the mean square of log sum exp(logits).
+ * Padding is no token of either, as with transformers' attention mask. */
 #include "src/model/build.h"
 
 typedef struct Block {
@@ -33,14 +34,19 @@ static int expert_weights(const Block *b, const char *const *names, int n, int64
 
 static int add_to(Graph *g, int sum, int x) { return sum < 0 ? x : ir_add(g, sum, x); }
 
+/* x, made zero where padding is, whose extents of 1 are repeated. */
+static int only_real(Graph *g, int padding, int x) { return ir_select(g, padding, ir_const(g, DT_F32, 0), x); }
+
 /* The block's part of both losses. */
 static void count_routes(ModelBuild *m, const Route *route, int probability, int lse) {
   Graph *g = m->g;
-  int64_t E = m->config->experts;
-  int chosen = ir_sub(g, ir_slice(g, route->offsets, 0, 1, E + 1), ir_slice(g, route->offsets, 0, 0, E));
-  vec_push(g->arena, &m->chosen, ir_reshape(g, ir_cast(g, DT_F32, chosen), SHAPE(1, E)));
-  vec_push(g->arena, &m->probability, ir_reduce(g, OP_SUM, probability, 0));
-  vec_push(g->arena, &m->router_z, ir_reshape(g, ir_sum_all(g, ir_mul(g, lse, lse)), SHAPE(1)));
+  int64_t T = graph_node(g, probability)->shape.dim[0], E = m->config->experts, k = m->config->experts_per_token;
+  if (m->padding < 0) return;
+  int pairs = ir_reshape(g, ir_broadcast(g, m->padding, SHAPE(T, k)), SHAPE(T * k, 1));
+  int is = ir_binary(g, OP_EQ, ir_iota(g, DT_I32, SHAPE(T * k, E), 1), ir_reshape(g, route->expert, SHAPE(T * k, 1)));
+  vec_push(g->arena, &m->chosen, ir_reduce(g, OP_SUM, only_real(g, pairs, ir_cast(g, DT_F32, is)), 0));
+  vec_push(g->arena, &m->probability, ir_reduce(g, OP_SUM, only_real(g, m->padding, probability), 0));
+  vec_push(g->arena, &m->router_lse, ir_reshape(g, lse, SHAPE(1, T)));
 }
 
 /* The probability of each of a token's choices, made to add up to 1: (T·k,1), by pair. */
@@ -86,10 +92,15 @@ int model_experts(ModelBuild *m, const char *unit, const char *name, int x) {
 void model_router_losses(ModelBuild *m, ModelNodes *model) {
   const ModelConfig *c = m->config;
   Graph *g = m->g;
-  if (!c->experts) return;
-  double rows = (double)(c->layers * m->batch->sequences * m->batch->positions);
+  if (m->padding < 0) return;
+  int64_t T = m->batch->sequences * m->batch->positions;
+  int one = ir_const(g, DT_F32, 1), real = ir_sum_all(g, only_real(g, m->padding, one));
+  int rows = ir_scale(g, ir_binary(g, OP_MAX, real, one), (double)c->layers);
   int chosen = ir_reduce(g, OP_SUM, ir_concat(g, m->chosen.at, m->chosen.n, 0), 0);
   int probability = ir_reduce(g, OP_SUM, ir_concat(g, m->probability.at, m->probability.n, 0), 0);
-  model->balance = ir_scale(g, ir_sum_all(g, ir_mul(g, chosen, probability)), (double)c->experts / (rows * rows));
-  model->router_z = ir_scale(g, ir_sum_all(g, ir_concat(g, m->router_z.at, m->router_z.n, 0)), 1 / rows);
+  int shares = ir_mul(g, ir_div(g, chosen, rows), ir_div(g, probability, rows));
+  model->balance = ir_scale(g, ir_sum_all(g, shares), (double)c->experts);
+  int lse = ir_concat(g, m->router_lse.at, m->router_lse.n, 0), padding = ir_reshape(g, m->padding, SHAPE(1, T));
+  int real_lse = only_real(g, padding, lse);
+  model->router_z = ir_div(g, ir_sum_all(g, ir_mul(g, real_lse, real_lse)), rows);
 }

@@ -73,6 +73,8 @@ typedef struct ModelBatch {
   ModelCache cache;
 } ModelBatch;
 
+enum { MODEL_PADDING = -101 }; /* the label of a position that holds nothing */
+
 /* What a model leaves in the graph.  Inputs are declared as Vars: "ids" i32 (T), "labels" i32 (T; negative: ignored),
  * "start" i32 (B,S): the first position of each position's segment, "order" i32 (T): sorts ids stably.  With dropout there are
  * "dropout_keys" i64, a key a place where something is dropped (model_drop_name), and "first_sequence" i64, the number of the
@@ -85,9 +87,10 @@ typedef struct ModelNodes {
   int slot;                      /* with a cache that is filled: which is; else -1 */
   int hidden;                    /* (T,C), normed: what the head multiplies */
   int head;                      /* (V,C) */
-  int balance,
-      router_z; /* scalars of routers (src/model/experts.c), means over this batch's tokens and all blocks; -1: no experts */
-  int *params;  /* a LOAD a parameter, in the order of declaration */
+  /* Scalars of routers (src/model/experts.c), means over all blocks and this batch's tokens but padding; -1: no experts, or a
+   * cache. */
+  int balance, router_z;
+  int *params; /* a LOAD a parameter, in the order of declaration */
   int n_params;
 } ModelNodes;
 

@@ -209,18 +209,6 @@ const char *data_made_of(const Data *d, const char *path) {
   return NULL;
 }
 
-double data_padding(const Data *d) {
-  double all = 0, padded = 0;
-  for (int i = 0; i < d->n_trains; i++) {
-    const Set *set = &d->train[i];
-    const DocumentsTold *told = set->documents ? documents_told(set->documents) : NULL;
-    double share = told ? 1 - (double)told->inputs / ((double)told->rows * (double)d->S) : 0;
-    all += d->mixture.share[i];
-    padded += d->mixture.share[i] * share;
-  }
-  return padded / all;
-}
-
 int data_vals(const Data *d) { return d->n_vals; }
 const char *data_val_name(const Data *d, int val) { return d->val[val].name; }
 int64_t data_val_sequences(const Data *d, int val) { return d->val[val].range.n; }
@@ -344,7 +332,7 @@ bool try_data_train(const Data *d, const DataRoom *room, int64_t first, int64_t 
 void data_blank(const Data *d, int64_t row, int32_t *ids, int32_t *labels) {
   for (int64_t t = row * d->S; t < (row + 1) * d->S; t++) {
     ids[t] = 0;
-    labels[t] = DATA_IGNORED;
+    labels[t] = DATA_PADDING;
   }
 }
 
@@ -368,7 +356,7 @@ int64_t data_peek(const Data *d, int32_t **ids) {
   Why why;
   *ids = xmalloc(3 * sizeof **ids * (size_t)n); /* with labels and starts */
   if (!take(d, &d->room, set, sample, *ids, *ids + n, *ids + 2 * n, &why)) fail(FAIL_INPUT, "%s", why.text);
-  while (set->documents && n > 1 && (*ids)[d->S + n - 1] < 0) n--; /* padding */
+  while (n > 1 && (*ids)[d->S + n - 1] == DATA_PADDING) n--;
   return n;
 }
 

@@ -10,10 +10,12 @@
 #include "io/tokenizer.h"
 #include "io/tokens.h"
 #include "src/config/config.h"
+#include "src/model/model.h"
 
 typedef struct Data Data;
 
-enum { DATA_IGNORED = -100 }; /* a label that does not count, as PyTorch has it */
+/* Labels that do not count: as PyTorch has it; and of a position that holds nothing. */
+enum { DATA_IGNORED = -100, DATA_PADDING = MODEL_PADDING };
 
 /* Maps the files and splits them; ids must lie below vocab.  Input errors name the file.  made: token files of data.format: chat
  * (chat.h); NULL: those of the run file are. */
@@ -25,7 +27,6 @@ void data_close(Data *data);
 void data_set_end(Data *data, const Config *c, int64_t vocab, int64_t end);
 int64_t data_tokens(const Data *data);          /* in the training files */
 int64_t data_epoch_sequences(const Data *data); /* samples of an epoch; of a mixture, of all its sources */
-double data_padding(const Data *data);          /* share of the training rows' positions */
 uint64_t data_hash(const Data *data);           /* of all sizes, shares and notes: equal where files and weights are */
 /* Of a mixture, else nothing: what it comes to, for a checkpoint; and for people, a line a source. */
 void data_mixture(const Data *data, Text *out);
@@ -59,7 +60,7 @@ void data_blank(const Data *data, int64_t row, int32_t *ids, int32_t *labels);
 /* Which sample of its source's files has this stream number: it begins seq_len times as many tokens from their start; with
  * data.format: chat, which row of its documents.  *source: its pattern, of a mixture; else NULL. */
 int64_t data_sample(const Data *data, int64_t number, const char **source);
-/* The same of a validation set, in the order of its file; rows from `end` on are padding whose labels are ignored. */
+/* The same of a validation set, in the order of its file; rows from `end` on are padding. */
 void data_val(const Data *data, int val, int64_t first, int64_t end, int64_t micro, int32_t *ids, int32_t *labels, int32_t *starts);
 
 /* data.tokenizer, or NULL for none; the caller's.  Input errors name the key: it cannot be read, has more ids than the model, or

@@ -163,7 +163,7 @@ bool try_documents_row(const Documents *d, int64_t i, int32_t *ids_room, uint8_t
   }
   for (int32_t t = at; t < S; t++) { /* padding: a segment of its own */
     ids[t] = 0;
-    labels[t] = DATA_IGNORED;
+    labels[t] = DATA_PADDING;
     if (d->packing) starts[t] = at;
   }
   return true;

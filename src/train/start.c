@@ -127,14 +127,6 @@ static void open_data(Run *run) {
 
 /* --- engine --------------------------------------------------------------------------------------------------------------- */
 
-/* Routers see all positions: which are padding, the graph is not told. */
-static void warn_padding(Run *run, const ModelRouterLosses *router) {
-  double share = data_padding(run->data);
-  if (!run_speaks(run) || (router->balance <= 0 && router->z <= 0) || share < 0.05) return;
-  lines_warn(run->lines, 0, "%.0f %% of all positions are padding, which counts in the routers' losses%s", 100 * share,
-             run->config->data.packing ? "" : "; data.packing: true leaves less of it");
-}
-
 /* What a run's engine is asked for; refuses what cannot be had. */
 static EngineOptions settle(Run *run) {
   const Config *c = run->config;
@@ -144,7 +136,6 @@ static EngineOptions settle(Run *run) {
   const Machine *machine = dev_card(run->dev, &card) ? machine_of_card(card.name) : NULL;
   if (machine && c->precision.compute == PRECISION_BF16) run->shape.speed.peak = machine->narrow;
   EngineOptions o = setup_options(c, &run->model, threads);
-  warn_padding(run, &o.router);
   o.dropout = setup_dropout(c, &run->model);
   o.segments = setup_segments(c, &run->model);
   o.sequences = run->batch.micro;

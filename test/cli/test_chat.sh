@@ -160,16 +160,17 @@ test_what_does_not_fit_is_told() {
   expect_err "^error: chat\.jsonl: the line at byte [0-9]+: a message without texts 'role' and 'content'$"
 }
 
-test_padding_that_counts_in_losses_of_routers_is_told() {
+# As few positions as the longest conversation has, or more.
+test_padding_behind_conversations_is_no_token_of_routers_losses() {
   write_chat
   sed -i '/^model/d' t.yaml
   mkdir m
   sed 's/"vocab_size": 320/"vocab_size": 1024/' "$srcdir/test/golden/mixtral/config.json" > m/config.json
-  local experts='model.config=m train.duration=1steps'
-  train 1 $plain $lines $experts run.folder=one train.router_aux_loss=0.02
-  grep -qE "^warn .*[1-9][0-9] % of all positions are padding, which counts in the routers' losses; data.packing: true" out err
-  train 1 $plain $lines $experts run.folder=none
-  ! grep -q 'are padding' out err
+  local experts='model.config=m train.duration=1steps train.router_aux_loss=0.5 train.router_z_loss=0.25'
+  train 1 $plain $lines $experts run.folder=short train.seq_len=96
+  train 1 $plain $lines $experts run.folder=long train.seq_len=128
+  near "$(field_of long step router_loss)" "$(field_of short step router_loss)" 1e-5
+  near "$(field_of long step loss)" "$(field_of short step loss)" 1e-5
 }
 
 test_ids_are_those_of_the_library() {

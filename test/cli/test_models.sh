@@ -7,12 +7,6 @@
 # The interpreter starts faster than a compiler.
 plain=cpu.compiler=none
 
-# losses FOLDER TYPE FIELD: of each object of that type in its metrics.
-field_of() { sed -nE "s/^\{\"type\":\"$2\".*\"$3\":([-0-9.e+]+).*/\1/p" "$1/metrics.jsonl"; }
-
-# near A B SHARE: two numbers that differ by at most that share.
-near() { awk -v a="$1" -v b="$2" -v t="$3" 'BEGIN { d = a > b ? a - b : b - a; exit !(d <= t * (b > 0 ? b : -b)) }'; }
-
 test_dropout_drops_the_same_on_any_ranks_in_any_passes_and_when_computed_again() {
   write_run
   train 1 $plain run.folder=a train.dropout=0.3

@@ -47,6 +47,12 @@ write_marked_model() {
 END
 }
 
+# field_of FOLDER TYPE FIELD: of each object of that type in its metrics.
+field_of() { sed -nE "s/^\{\"type\":\"$2\".*\"$3\":([-0-9.e+]+).*/\1/p" "$1/metrics.jsonl"; }
+
+# near A B SHARE: two numbers that differ by at most that share.
+near() { awk -v a="$1" -v b="$2" -v t="$3" 'BEGIN { d = a > b ? a - b : b - a; exit !(d <= t * (b > 0 ? b : -b)) }'; }
+
 # train N WORD…: N ranks of t.yaml; expects success, output in ./out and ./err.
 train() {
   local n=$1

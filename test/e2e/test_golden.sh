@@ -36,7 +36,7 @@ test_mixtral_2_full_shard_block() { way mixtral 2 full_shard block states 4 fp32
 test_mixtral_3_hybrid_across_cheap() { way mixtral 3 hybrid_across cheap none 1 fp32; }
 test_mixtral_1_no_shard_none_bf16_interpreter() { within mixtral 1 no_shard none precision.compute=bf16 $interpreter; }
 
-# transformers' own balance of a batch, and a z-loss, of routers: both are of a micro-batch, so that there is one.
+# transformers' own balance of a batch with padding, and a z-loss, of routers: both are of a micro-batch, so that there is one.
 test_mixtral_router_losses() {
   local keys
   for keys in "memory.recompute=block cpu.compiler=$quick_cc" "memory.recompute=none $unfused $interpreter"; do

@@ -31,7 +31,8 @@ static int64_t look_at_row(const Documents *d, int64_t i, int32_t S, bool packin
   Why why;
   CHECK(try_documents_row(d, i, r.row, r.marks, r.ids, r.labels, r.starts, &why));
   for (int32_t t = 0; t < S; t++) {
-    CHECK(r.labels[t] == DATA_IGNORED || (r.labels[t] == r.ids[t] + 1 && marks[r.labels[t]] == TOKEN_COUNTS));
+    CHECK(r.labels[t] == DATA_IGNORED || r.labels[t] == DATA_PADDING ||
+          (r.labels[t] == r.ids[t] + 1 && marks[r.labels[t]] == TOKEN_COUNTS));
     CHECK(!packing || (r.starts[t] >= 0 && r.starts[t] <= t && (!t || r.starts[t] == r.starts[t - 1] || r.starts[t] == t)));
     counted += r.labels[t] >= 0;
   }

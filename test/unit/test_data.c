@@ -399,7 +399,7 @@ TEST(packed_documents_share_rows_as_segments_and_every_label_comes_once) {
     for (int t = 0; t < S; t++) {
       bool padding = made.ids[t] == 0, begins = t == 0 || made.ids[t] != made.ids[t - 1] + 1;
       if (!padding) EXPECT(made.starts[t] == (begins ? t : made.starts[t - 1]));
-      if (padding) EXPECT(made.labels[t] == -100 && made.starts[t] > 0 && made.ids[made.starts[t]] == 0);
+      if (padding) EXPECT(made.labels[t] == DATA_PADDING && made.starts[t] > 0 && made.ids[made.starts[t]] == 0);
     }
   }
   data_close(data);

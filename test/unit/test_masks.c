@@ -115,3 +115,64 @@ TEST(a_step_whose_labels_are_all_ignored_changes_nothing) {
   }
   arena_close(arena);
 }
+
+enum { DOCUMENTS = 2, LENGTH = 9 };
+
+static EngineOptions with_experts(int rows, int positions, int passes) {
+  EngineOptions o = small_options(&(SmallModel){2, MODEL_VOCAB, 2, 4}, rows, positions, passes, 1);
+  o.model.family = "mixtral";
+  o.model.experts = 5, o.model.experts_per_token = 2;
+  o.router = (ModelRouterLosses){0.5, 0.25};
+  o.interpreted = true;
+  return o;
+}
+
+/* One step of a mixture of experts over two documents, the first of which is half prompt, in a pass of so many rows and positions;
+ * what is left of it is padding. */
+static Stepped route(Arena *arena, int rows, int positions, bool interpreted) {
+  EngineOptions o = with_experts(rows, positions, 1);
+  o.interpreted = interpreted;
+  SmallRun run = small_run_open("cpu", &o);
+  Rng rng = rng_make(2, RNG_TEST, "documents", 0);
+  int n = rows * positions, *ids = arena_array(arena, int, n), *labels = arena_array(arena, int, n);
+  for (int i = 0; i < n; i++) {
+    int document = i / positions, at = i % positions;
+    bool padding = document >= DOCUMENTS || at >= LENGTH;
+    ids[i] = padding ? i % 3 : (int)(rng_uniform(&rng, (uint64_t)(document * LENGTH + at)) * MODEL_VOCAB);
+    labels[i] = padding ? MODEL_PADDING : document + at < LENGTH / 2 ? -100 : (ids[i] * 3 + 1) % MODEL_VOCAB;
+  }
+  Stepped s;
+  engine_batch(run.engine, ids, labels);
+  engine_micro(run.engine, 0);
+  s.result = engine_update(run.engine, 1, 1e-2);
+  s.params = all_params(arena, run.engine, &s.n);
+  small_run_close(&run);
+  return s;
+}
+
+TEST(padding_is_no_token_of_routers_losses) {
+  Arena *arena = arena_open();
+  Stepped none = route(arena, DOCUMENTS, LENGTH, true);
+  const int padded[][2] = {{DOCUMENTS, LENGTH + 7}, {DOCUMENTS + 3, LENGTH}, {DOCUMENTS + 1, LENGTH + 1}};
+  EXPECT(none.result.router_loss > 0.5);
+  for (size_t k = 0; k < sizeof padded / sizeof *padded; k++) {
+    Stepped some = route(arena, padded[k][0], padded[k][1], k > 0);
+    expect_alike(&none, &some);
+    EXPECT_NEAR(some.result.router_loss, none.result.router_loss, 1e-6);
+  }
+  arena_close(arena);
+}
+
+TEST(a_pass_of_padding_alone_has_no_routers_losses) {
+  EngineOptions o = with_experts(1, LENGTH, 2);
+  SmallRun run = small_run_open("cpu", &o);
+  int ids[LENGTH] = {1, 2, 3}, labels[LENGTH];
+  for (int i = 0; i < LENGTH; i++) labels[i] = MODEL_PADDING;
+  for (int pass = 0; pass < 2; pass++) {
+    engine_batch(run.engine, ids, labels);
+    engine_micro(run.engine, pass);
+  }
+  StepResult r = engine_update(run.engine, 1, 1e-2);
+  EXPECT(r.router_loss == 0 && r.grad_norm == 0 && !r.applied);
+  small_run_close(&run);
+}
