@@ -12,11 +12,13 @@
 
 typedef struct Maker {
   Arena *arena;
+  Comm *comm; /* the ranks that share the work */
   const Config *config;
   const char *folder;
   Tokenizer *tokenizer;
   Chat *chat;
   TokenizeOptions options;
+  int threads;
 } Maker;
 
 static bool has_json(const DataSets *sets) {
@@ -52,9 +54,7 @@ static bool make(const Maker *m, const DataSet *set, const char *prefix, bool lo
   if (rc)
     config_fail_at(m->config, set->path.place, "check data.train and data.val", "%s: %s", set->path.text,
                    rc == GLOB_NOMATCH ? "no such file" : "its folder cannot be read");
-  Comm *alone = comm_self();
-  TokenizeMade made = tokenize_files(m->arena, alone, m->tokenizer, &o, found.gl_pathv, (int)found.gl_pathc);
-  comm_close(alone);
+  TokenizeMade made = tokenize_files(m->arena, m->comm, m->tokenizer, &o, found.gl_pathv, (int)found.gl_pathc);
   globfree(&found);
   return made.whole;
 }
@@ -104,7 +104,7 @@ static Chat *open_chat(const Maker *m, const Text *warnings) {
   return chat;
 }
 
-static void open_maker(Maker *m, int64_t vocab, int threads) {
+static void open_maker(Maker *m, int64_t vocab) {
   const Config *c = m->config;
   Text warnings = {0};
   m->tokenizer = data_open_tokenizer(c, vocab, &warnings);
@@ -117,7 +117,7 @@ static void open_maker(Maker *m, int64_t vocab, int threads) {
                                  .bos = -1,
                                  .eos = -1,
                                  .own = true,
-                                 .threads = threads};
+                                 .threads = m->threads};
 }
 
 static void close_maker(Maker *m) {
@@ -127,16 +127,29 @@ static void close_maker(Maker *m) {
 
 static const char *run_data(Arena *arena, const Config *c) { return arena_printf(arena, "%s/data", c->run.folder); }
 
+/* Whether the run has all that it would make: rank 0 looks. */
+static bool is_made(Maker *m, Comm *comm, int64_t vocab) {
+  bool whole = false;
+  if (comm_rank(comm) == 0) {
+    m->comm = comm_self();
+    open_maker(m, vocab);
+    whole = make_sets(m, true);
+    close_maker(m);
+    comm_close(m->comm);
+  }
+  comm_broadcast(comm, &whole, sizeof whole, 0);
+  return whole;
+}
+
 ChatFiles *chat_files(Arena *arena, const Config *c, Comm *comm, int64_t vocab) {
   if (!wants_files(c)) return NULL;
-  Maker m = {.arena = arena, .config = c, .folder = run_data(arena, c)};
-  int threads = comm_core_share(comm);
-  if (comm_rank(comm) == 0) {
-    open_maker(&m, vocab, threads);
+  Maker m = {.arena = arena, .config = c, .folder = run_data(arena, c), .threads = comm_core_share(comm)};
+  if (!is_made(&m, comm, vocab)) {
+    m.comm = comm;
+    open_maker(&m, vocab);
     make_sets(&m, false);
     close_maker(&m);
   }
-  comm_barrier(comm);
   return name_sets(&m);
 }
 
@@ -146,24 +159,21 @@ typedef struct Place {
 
 ChatFiles *chat_files_aside(Arena *arena, const Config *c, Comm *comm, int64_t vocab) {
   if (!wants_files(c)) return NULL;
-  int threads = comm_core_share(comm);
-  bool first = comm_local_rank(comm) == 0, whole = false;
-  Maker m = {.arena = arena, .config = c, .folder = run_data(arena, c)};
-  if (first) open_maker(&m, vocab, threads);
-  if (comm_rank(comm) == 0) whole = make_sets(&m, true);
-  comm_broadcast(comm, &whole, sizeof whole, 0);
-  if (!whole) {
-    Place *all = arena_array(arena, Place, comm_local_size(comm)), *mine = arena_new(arena, Place);
-    *mine = (Place){0};
-    if (first) {
-      m.folder = scratch_open();
-      make_sets(&m, false);
-      snprintf(mine->path, sizeof mine->path, "%s", m.folder);
-    }
-    comm_gather_local(comm, mine, sizeof *mine, all);
-    m.folder = all->path;
+  Maker m = {.arena = arena, .config = c, .folder = run_data(arena, c), .threads = comm_core_share(comm)};
+  if (is_made(&m, comm, vocab)) return name_sets(&m);
+  Place *all = arena_array(arena, Place, comm_local_size(comm)), *mine = arena_new(arena, Place);
+  *mine = (Place){0};
+  if (comm_local_rank(comm) == 0) {
+    m.comm = comm_self();
+    m.folder = scratch_open();
+    open_maker(&m, vocab);
+    make_sets(&m, false);
+    close_maker(&m);
+    comm_close(m.comm);
+    snprintf(mine->path, sizeof mine->path, "%s", m.folder);
   }
-  if (first) close_maker(&m);
+  comm_gather_local(comm, mine, sizeof *mine, all);
+  m.folder = all->path;
   return name_sets(&m);
 }
 

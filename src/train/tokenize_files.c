@@ -15,8 +15,8 @@
 #include "src/report/human.h"
 #include "src/train/tokenize_shard.h"
 
-enum { NARROW = 65536, SHARDS_MOST = 99999, SPEAK_EVERY = 10 };     /* ids of 16 bits; seconds */
-static const int64_t shard_least = 8 << 20, shard_most = 256 << 20; /* bytes of text, where nobody says */
+enum { NARROW = 65536, SHARDS_MOST = 99999, SPEAK_EVERY = 10, NOT_MADE = -1 }; /* ids of 16 bits; seconds */
+static const int64_t shard_least = 8 << 20, shard_most = 256 << 20;            /* bytes of text, where nobody says */
 enum { SHARDS_USUAL = 64 };
 
 typedef struct Job {
@@ -86,24 +86,36 @@ static bool is_made(const Job *j, int i, int64_t *tokens) {
   return made == TOKENS_MADE;
 }
 
-static bool *find_made(Job *j, Totals *totals) {
-  Sha256 hash;
-  sha256_init(&hash);
-  bool *made = arena_array(j->arena, bool, j->shards.n);
-  for (int i = 0; i < j->shards.n; i++) {
-    int64_t tokens = 0;
-    sha256_add_text(&hash, shard_note(j, i).job);
-    made[i] = is_made(j, i, &tokens);
-    bool mine = i % comm_size(j->comm) == comm_rank(j->comm);
-    if (mine && made[i]) *totals = (Totals){totals->tokens + tokens, totals->documents, totals->kept + 1};
-    if (mine && !made[i]) j->todo += j->shards.at[i].size;
-  }
-  comm_agree(j->comm, sha256_u64(&hash), "the texts to tokenize");
+static void look(Job *j, int64_t *made) {
+  for (int i = 0; i < j->shards.n; i++)
+    if (!is_made(j, i, &made[i])) made[i] = NOT_MADE;
   struct stat info;
   j->more = !j->single && !stat(shard_path(j, j->shards.n), &info);
   if (j->more && !j->o->own)
     fail(FAIL_INPUT, "%s is there, and these texts make no such shard\nhelp: remove it, or another --out",
          shard_path(j, j->shards.n));
+}
+
+/* By shard: the tokens of what is made, or NOT_MADE.  Rank 0 alone looks, before anybody writes: on a file system of several nodes
+ * who has not found a file may go on thinking so for a while. */
+static int64_t *find_made(Job *j, Totals *totals) {
+  Sha256 hash;
+  sha256_init(&hash);
+  for (int i = 0; i < j->shards.n; i++) sha256_add_text(&hash, shard_note(j, i).job);
+  comm_agree(j->comm, sha256_u64(&hash), "the texts to tokenize");
+  int64_t *made = arena_array(j->arena, int64_t, j->shards.n);
+  if (comm_rank(j->comm) == 0) {
+    if (!j->o->look) make_folder(j);
+    look(j, made);
+  }
+  comm_broadcast(j->comm, made, sizeof *made * (size_t)j->shards.n, 0);
+  comm_broadcast(j->comm, &j->more, sizeof j->more, 0);
+  for (int i = comm_rank(j->comm); i < j->shards.n; i += comm_size(j->comm)) {
+    if (made[i] == NOT_MADE)
+      j->todo += j->shards.at[i].size;
+    else
+      *totals = (Totals){totals->tokens + made[i], totals->documents, totals->kept + 1};
+  }
   return made;
 }
 
@@ -149,14 +161,14 @@ static void make_shard(Job *j, int i, Totals *totals) {
 }
 
 /* This rank's. */
-static void make_shards(Job *j, const bool *made, Totals *totals) {
+static void make_shards(Job *j, const int64_t *made, Totals *totals) {
   int rank = comm_rank(j->comm), size = comm_size(j->comm), threads = j->o->threads;
   if (j->more && rank == 0) drop_more(j);
   j->works = arena_array(j->arena, TokenizerWork *, threads);
   for (int i = 0; i < threads; i++) j->works[i] = tokenizer_work_open(j->t);
   j->begin = j->spoke = clock_seconds();
   for (int i = rank; i < j->shards.n; i += size)
-    if (!made[i]) make_shard(j, i, totals);
+    if (made[i] == NOT_MADE) make_shard(j, i, totals);
   for (int i = 0; i < threads; i++) tokenizer_work_close(j->works[i]);
 }
 
@@ -165,9 +177,7 @@ TokenizeMade tokenize_files(Arena *arena, Comm *comm, const Tokenizer *t, const 
   Totals totals = {0};
   int size = comm_size(comm);
   cut(&j, inputs, n);
-  if (!o->look) make_folder(&j);
-  bool *made = find_made(&j, &totals);
-  comm_barrier(comm); /* all have looked before anybody writes */
+  int64_t *made = find_made(&j, &totals);
   j.begin = clock_seconds();
   if (!o->look) make_shards(&j, made, &totals);
   Totals *all = arena_array(j.arena, Totals, size), sum = {0};

@@ -82,24 +82,33 @@ static void add_document(Worker *w, const Chunk *c, const char *text, size_t n, 
   slot->documents++;
 }
 
-static void add_chat(Worker *w, const Chunk *c, const char *line, size_t n, int64_t at, Slot *slot) {
-  Why why;
-  if (!try_chat_encode(w->pool->o->chat, w->work, line, n, &slot->ids, &slot->marks, &why))
-    fail(FAIL_INPUT, "%s: the line at byte %" PRId64 ": %s\nhelp: hpctrain help tokenize tells which conversations are read",
-         c->source->path, at, why.text);
+/* What is wrong with the line that begins at text[at]. */
+_Noreturn static void refuse_line(const Chunk *c, const char *text, int64_t at, const char *what) {
+  int64_t line = 1;
+  for (int64_t i = 0; i < at; i++) line += text[i] == '\n';
+  fail(FAIL_INPUT, "%s:%" PRId64 ": %s", c->source->path, line, what);
+}
+
+static void add_chat(Worker *w, const Chunk *c, const char *text, int64_t at, size_t n, Slot *slot) {
+  Why why, what;
+  if (!try_chat_encode(w->pool->o->chat, w->work, text + at, n, &slot->ids, &slot->marks, &why)) {
+    why_not(&what, "%s\nhelp: hpctrain help tokenize tells which conversations are read", why.text);
+    refuse_line(c, text, at, what.text);
+  }
   slot->documents++;
 }
 
-static void add_json(Worker *w, const Chunk *c, const char *line, size_t n, int64_t at, Slot *slot) {
-  const char *field = w->pool->o->field, *path = c->source->path;
+static void add_json(Worker *w, const Chunk *c, const char *text, int64_t at, size_t n, Slot *slot) {
+  const char *field = w->pool->o->field;
   Why why;
-  json_t *json = json_parse(line, n, path, &why);
-  if (!json) fail(FAIL_INPUT, "%s\nhelp: the line at byte %" PRId64 " is no JSON", why.text, at);
-  const json_t *text = json_object_get(json, field);
-  if (!json_is_string(text))
-    fail(FAIL_INPUT, "%s: the line at byte %" PRId64 " has no text '%s'\nhelp: --field names the field of the text", path, at,
-         field);
-  add_document(w, c, json_string_value(text), json_string_length(text), slot);
+  json_t *json = json_parse(text + at, n, "no JSON", &why);
+  if (!json) refuse_line(c, text, at, why.text);
+  const json_t *found = json_object_get(json, field);
+  if (!json_is_string(found)) {
+    why_not(&why, "the line has no text '%s'\nhelp: --field names the field of the text", field);
+    refuse_line(c, text, at, why.text);
+  }
+  add_document(w, c, json_string_value(found), json_string_length(found), slot);
   json_decref(json);
 }
 
@@ -130,7 +139,7 @@ static void add_lines(Worker *w, const Chunk *c, const char *text, Slot *slot) {
     if (!s->json)
       add_document(w, c, at, (size_t)(stop - at), slot);
     else if (!is_blank(at, stop))
-      (w->pool->o->chat ? add_chat : add_json)(w, c, at, (size_t)(stop - at), at - text, slot);
+      (w->pool->o->chat ? add_chat : add_json)(w, c, text, at - text, (size_t)(stop - at), slot);
     at = next;
   }
 }

@@ -97,6 +97,24 @@ test_plan_and_bench_take_what_the_run_has_made_and_leave_nothing() {
   expect_equal "$(echo $(ls tmp b/data))" "b/data: train-1-00000.bin train-1-00000.mask tmp:"
 }
 
+# Three shards.
+test_ranks_share_out_conversations_make_the_same_files_and_name_a_bad_line() {
+  write_chat
+  local words n lines='data.train=large.jsonl data.format=chat data.chat_template=llama2 data.train_on_inputs=false'
+  words=$(printf 'so it is said %.0s' {1..5000})
+  for n in {1..270}; do echo "{\"prompt\": \"say $n\", \"completion\": \"$words\"}"; done > large.jsonl
+  for n in 1 2 3; do
+    train $n $plain $lines run.folder=ranks$n train.duration=1steps train.global_batch_size=6sequences
+    diff -r ranks1/data ranks$n/data
+  done
+  expect_equal "$(ls ranks1/data/*.bin | wc -l)" 3
+  sed -i '200s/completion/rejected/' large.jsonl
+  for n in 1 3; do
+    fails 2 $n $plain $lines run.folder=bad train.global_batch_size=6sequences
+    expect_err '^error: (rank 1 .*: )?large\.jsonl:200: no conversation: '
+  done
+}
+
 test_an_epoch_in_one_batch_is_the_same_packed_and_not() {
   write_chat
   train 1 $plain $lines run.folder=apart train.global_batch_size=8sequences train.duration=2steps
@@ -157,7 +175,7 @@ test_what_does_not_fit_is_told() {
   expect_err "^error: 'data.train_on_inputs' has no use here$"
   echo '{"messages": [{"role": "user"}]}' >> chat.jsonl
   fails 2 1 $lines
-  expect_err "^error: chat\.jsonl: the line at byte [0-9]+: a message without texts 'role' and 'content'$"
+  expect_err "^error: chat\.jsonl:9: a message without texts 'role' and 'content'$"
 }
 
 # As few positions as the longest conversation has, or more.

@@ -151,7 +151,7 @@ test_what_is_wrong_is_named() {
   expect_run 2 "$hpctrain" tokenize --tokenizer in.txt in.txt --out x
   expect_err 'in.txt: no tokenizer'
   expect_run 2 "$hpctrain" tokenize --tokenizer "$golden/gpt2-style.json" in.jsonl --out x
-  expect_err "in.jsonl: the line at byte 0 has no text 'text'"
+  expect_err "in.jsonl:1: the line has no text 'text'"
   expect_run 2 "$hpctrain" tokenize --tokenizer "$golden/gpt2-style.json" in.txt.gz --out x
   expect_err 'in.txt.gz: .gz files are not read'
   expect_run 2 "$hpctrain" tokenize --tokenizer "$golden/gpt2-style.json" in.txt --out x --bos
