@@ -9,7 +9,7 @@
  * never from timing: the same ranks in the same places give the same bits.
  *
  * Each lane tells how far it is in a word of the host's memory: `number` after a collective of that number, `number` + OPS_MOST
- * while it is in it.  Copies of 4 bytes write it, also inside graphs, where no kernel of ours could count.
+ * while it is in it.  The stream writes it itself (src/dev/cuda_word.c), also inside graphs, where no kernel of ours could count.
  *
  * A gather of what ranks of one node have shared may go by the GPUs' copy engines instead (comm_copies): NCCL's kernels hold
  * multiprocessors, which products then miss.  It has its place in the lane of gathers all the same.

@@ -1,24 +1,27 @@
 #!/bin/bash
 # SPDX-License-Identifier: Apache-2.0
 # What models say on GPUs: test/gpu/check_asked.sh FOLDER, which holds hpctrain and hpctrain_cuda.so.
-#   generate, of every golden model: three prompts get a CPU's ids in float32, twice the same; and text in bf16
+#   generate, of every golden model and of one whose rope is dynamic: three prompts get a CPU's ids in float32, twice the same; and text
+#     in bf16
 #   eval: a text and choices cost what they cost on a CPU, on one GPU and on all
 #   llama-124m in bf16: how many tokens a second, one prompt and eight at a time
 . "$(dirname "$0")/gpu_case.sh"
 
 prompts=(--prompt hello --prompt 'the quick brown fox' --prompt a)
-say() { # KIND MODEL OUT WORD…: lines of JSON
-  timeout 200 "$hpctrain" generate "$golden/$2" --tokens 40 --temperature 0 --json data.tokenizer=bytes device.kind="$1" "${@:4}" > "$3"
+say() { # KIND FOLDER OUT WORD…: lines of JSON
+  timeout 200 "$hpctrain" generate "$2" --tokens 40 --temperature 0 --json data.tokenizer=bytes device.kind="$1" "${@:4}" > "$3"
 }
 same_ids() { cmp <(sed 's/.*"ids"//' "$1") <(sed 's/.*"ids"//' "$2"); }
-for model in $models; do
-  [ -d "$golden/$model" ] || continue
-  judge "$model on a CPU" say cpu "$model" cpu.out "${prompts[@]}"
-  judge "$model, fp32" say $kind "$model" gpu.out "${prompts[@]}"
+(srcdir=$golden/../.. && . "$golden/../cli/train_case.sh" && write_stretched_model) && mv d stretched
+for folder in $(printf "$golden/%s " $models) stretched; do
+  [ -d "$folder" ] || continue
+  model=${folder##*/}
+  judge "$model on a CPU" say cpu "$folder" cpu.out "${prompts[@]}"
+  judge "$model, fp32" say $kind "$folder" gpu.out "${prompts[@]}"
   judge "$model, fp32: a CPU's ids" same_ids cpu.out gpu.out
-  judge "$model, fp32: again" say $kind "$model" again.out "${prompts[@]}"
+  judge "$model, fp32: again" say $kind "$folder" again.out "${prompts[@]}"
   judge "$model, fp32: the same ids" same_ids again.out gpu.out
-  judge "$model, bf16" say $kind "$model" short.out "${prompts[@]}" precision.compute=bf16
+  judge "$model, bf16" say $kind "$folder" short.out "${prompts[@]}" precision.compute=bf16
 done
 
 printf '%s\n' '{"context": "The cat sat on the", "choices": ["mat", "moon and sang"], "label": 0}' \
