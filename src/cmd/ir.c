@@ -71,12 +71,8 @@ int cmd_ir(int argc, char **argv) {
   Comm *comm = comm_plan(ranks);
   Mesh *mesh = setup_mesh(c, comm);
   CompileWatch watch = {print_graph, print_program, &print};
-  EngineOptions o = setup_options(c, &model, 1);
-  o.dropout = setup_dropout(c, &model);
-  o.sequences = batch.micro;
-  o.passes = batch.passes;
-  o.nominal_tokens = (double)batch.tokens;
-  o.train = o.eval = true;
+  EngineOptions o = setup_training(c, &model, &batch, 1);
+  o.eval = true;
   o.watch = &watch;
   o.traits = members_of_model(arena, c, &model)->traits;
   fit_settle(arena, c, comm, mesh, &o, &(FitPlace){0});

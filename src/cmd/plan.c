@@ -11,6 +11,7 @@
 
 #include "src/cmd/cmd.h"
 #include "src/report/human.h"
+#include "src/train/buckets.h"
 #include "src/train/chat.h"
 #include "src/train/data.h"
 #include "src/train/weights.h"
@@ -71,6 +72,7 @@ static void check_data(const Prospect *p) {
   Text sources = {0};
   data_sources(data, steps, p->batch.sequences, &sources);
   data_marks(data, &sources);
+  buckets_tell(data, c, steps, p->batch.micro * p->site.ranks, &sources);
   for (char *line = sources.n ? strtok(sources.at, "\n") : NULL; line; line = strtok(NULL, "\n")) printf("       %s\n", line);
   text_close(&sources);
   for (int i = 0; i < data_vals(data); i++)

@@ -7,7 +7,7 @@
 
 enum { AUTO_MICRO_TOKENS = 4096 }; /* a pass on CPU ranks: matrices are large enough by then, activations still small */
 
-static int64_t batch_sequences(const Config *c) {
+int64_t config_batch_sequences(const Config *c) {
   Amount batch = c->train.global_batch_size;
   return (int64_t)batch.value / (batch.unit == UNIT_TOKENS ? c->train.seq_len : 1);
 }
@@ -45,7 +45,7 @@ static _Noreturn void batch_fail(const Config *c, int64_t sequences, int64_t ran
 
 Batch config_check_batch(const Config *c, int data_parallel_size) {
   CHECK(data_parallel_size > 0);
-  int64_t sequences = batch_sequences(c), ranks = data_parallel_size, micro = c->train.micro_batch_size;
+  int64_t sequences = config_batch_sequences(c), ranks = data_parallel_size, micro = c->train.micro_batch_size;
   if (sequences % (ranks * (micro ? micro : 1)) != 0) batch_fail(c, sequences, ranks);
   if (!micro) micro = micro_auto(c, sequences / ranks);
   return (Batch){.sequences = sequences,

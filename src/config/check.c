@@ -239,6 +239,17 @@ static void check_chat(Config *c, Problems *p) {
   }
   check_unused(c, p, "data.too_long", chat, "it is for data.format: chat");
   check_unused(c, p, "data.document_end", !chat, "conversations say themselves where they end");
+  check_unused(c, p, "data.buckets", chat, "it is for data.format: chat; other rows are all of train.seq_len");
+}
+
+static void check_buckets(Config *c, Problems *p) {
+  const Lengths *b = &c->data.buckets;
+  if (!known(c, "data.buckets") || !known(c, "train.seq_len") || !b->n) return;
+  int64_t last = b->at[b->n - 1], S = c->train.seq_len;
+  if (last > S || (last < S && b->n == LENGTHS_MOST))
+    tell(c, p, "data.buckets", arena_printf(p->arena, "train.seq_len is %lld", (long long)S),
+         arena_printf(p->arena, "at most %d lengths, of which train.seq_len is the last", LENGTHS_MOST),
+         last > S ? "a bucket is longer than all rows" : "too many buckets");
 }
 
 /* What one item of a list contradicts itself in. */
@@ -332,6 +343,7 @@ void check_combinations(Config *c, Problems *p) {
   check_items(c, p);
   if (known(c, "data.train")) check_mixture(c, p);
   if (known(c, "data.train")) check_chat(c, p);
+  check_buckets(c, p);
   check_health(c, p);
   static const char *const of_files[] = {"model.rename", "model.fresh", "model.skip"};
   for (int i = 0; i < 3; i++) check_unused(c, p, of_files[i], !unset(c, "model.from"), "it is about the files of model.from");

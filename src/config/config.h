@@ -32,6 +32,14 @@ typedef struct Fit {
   int64_t nbytes;
 } Fit;
 
+/* Ascending.  None: as if there were no such key. */
+enum { LENGTHS_MOST = 4 };
+typedef struct Lengths {
+  int64_t at[LENGTHS_MOST];
+  int n;
+  bool automatic; /* asked for, but not which; then n is 0 */
+} Lengths;
+
 /* A shell pattern (* ? [...]) of parameter names, or another text, and where it stands for config_fail_at. */
 typedef struct Pattern {
   const char *text;
@@ -135,6 +143,7 @@ typedef struct Config {
     double val_fraction;                       /* share of the training data kept back; 0: none */
     bool packing;                              /* a sequence's documents are apart */
     int64_t document_end;                      /* the id behind each; -1: the tokenizer's */
+    Lengths buckets;                           /* see config_buckets */
   } data;
   struct {
     int64_t seq_len;
@@ -268,6 +277,11 @@ typedef struct Batch {
   int64_t passes;              /* micro-steps of a step */
 } Batch;
 Batch config_check_batch(const Config *c, int data_parallel_size);
+int64_t config_batch_sequences(const Config *c); /* of the global batch alone, split or not */
+
+/* The lengths that a pass may have: what of train.seq_len is to hold its longest row.  The last is seq_len, and the only one where
+ * there are no buckets. */
+Lengths config_buckets(const Config *c);
 
 /* An amount in steps, rounded down.  epoch_sequences is what the training data holds, total_steps the run's length; each is
  * used only for the units that need it. */

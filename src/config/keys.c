@@ -186,6 +186,12 @@ const Key keys[] = {
          "the token behind each document, for packing; -1: the tokenizer's; a Megatron index and marks beside a file tell ends, "
          "too",
      .elsewhere = "eod, eos_token_id, eot_token"},
+    {KEY(data, buckets, KEY_LENGTHS), .fallback = "none", .word = "none", .automatic = true, .min = 1, .max = 1e9,
+     .example = "[256, 512, 1024]",
+     .help = "conversations shorter than train.seq_len cost less: a step's rows are sorted by length, and a pass computes as many "
+             "positions as the shortest of these lengths (or seq_len) that holds its longest row; each is a program of its own; "
+             "auto: an eighth, a quarter and half of seq_len",
+     .elsewhere = "group_by_length, length_grouped_sampler, bucket_boundaries"},
 
     {KEY(train, seq_len, KEY_INT), .fixed = true, .required = true, .min = 1, .max = 1e9, .example = "2048",
      .help = "tokens a sequence", .elsewhere = "seq_length, sequence_len, max_seq_len, block_size, sequence_length"},

@@ -44,8 +44,11 @@ static bool parse_fit_map(Arena *arena, const Key *key, const Node *node, void *
 }
 
 typedef bool ParseNode(Arena *arena, const Key *key, const Node *node, void *c, Fault *fault, Place *place);
-static ParseNode *const node_parsers[KEY_TYPES] = {
-    [KEY_PATTERN] = pattern_parse, [KEY_PATTERNS] = patterns_parse, [KEY_ITEMS] = items_parse, [KEY_DATA] = sets_parse};
+static ParseNode *const node_parsers[KEY_TYPES] = {[KEY_LENGTHS] = lengths_parse_node,
+                                                   [KEY_PATTERN] = pattern_parse,
+                                                   [KEY_PATTERNS] = patterns_parse,
+                                                   [KEY_ITEMS] = items_parse,
+                                                   [KEY_DATA] = sets_parse};
 
 bool value_parse_node(Arena *arena, const Key *key, const Node *node, void *c, Fault *fault, Place *place) {
   *place = node->place;
@@ -139,6 +142,7 @@ void value_print(const Key *key, const void *c, Text *out) {
   if (key->type == KEY_AMOUNT) print_amount(*(const Amount *)at, out);
   if (key->type == KEY_RANGE) print_range(key, *(const Range *)at, out);
   if (key->type == KEY_FIT) print_fit(key, *(const Fit *)at, out);
+  if (key->type == KEY_LENGTHS) lengths_print(key, at, out);
   if (key->type == KEY_DATA) sets_print(key, c, out);
   if (key->type == KEY_PATTERN) pattern_print(key, c, out);
   if (key->type == KEY_PATTERNS) patterns_print(key, c, out);

@@ -16,6 +16,7 @@ typedef enum KeyType {
   KEY_AMOUNT,   /* Amount, one of units */
   KEY_RANGE,    /* Range */
   KEY_FIT,      /* Fit, of choices */
+  KEY_LENGTHS,  /* Lengths */
   KEY_PATTERN,  /* Pattern */
   KEY_PATTERNS, /* Patterns: one, or a list of them */
   KEY_ITEMS,    /* a list of maps of `fields`: a struct of a pointer to the first and their number */
@@ -35,7 +36,7 @@ struct Key {
   bool fixed;           /* stays as it is in a run: a resume refuses another value that means something else, as of a shape */
   const char *fallback; /* default, as text; NULL: unset until check.c derives it */
   const char *word;     /* a word that stands for 0 or UNIT_NONE: auto, none */
-  bool automatic;       /* of an amount: it may be "auto", UNIT_AUTO */
+  bool automatic;       /* of an amount or lengths: they may be "auto" */
   double min, max;      /* of numbers; both 0: any */
   int open;
   const char *const *choices; /* NULL at the end */
@@ -138,8 +139,9 @@ bool value_parse(Arena *arena, const Key *key, const char *text, void *c, Fault 
 /* Fills fault and place and returns false. */
 bool node_fault(Fault *fault, Place *place, const Node *node, const char *what, const char *label);
 bool value_parse_node(Arena *arena, const Key *key, const Node *node, void *c, Fault *fault, Place *place);
-void value_print(const Key *key, const void *c, Text *out); /* as YAML that reads back */
-void word_print(const char *text, Text *out);               /* quoted where YAML wants it */
+bool whole_parse(Arena *arena, const Key *key, const char *text, void *at, Fault *fault); /* an int64_t */
+void value_print(const Key *key, const void *c, Text *out);                               /* as YAML that reads back */
+void word_print(const char *text, Text *out);                                             /* quoted where YAML wants it */
 
 /* ---- items.c: patterns, and lists of maps; c is a Config, or the item that a field lies in ---- */
 bool item_parse(Arena *arena, const Key *key, const Node *node, void *item, Fault *fault, Place *place);
@@ -154,6 +156,11 @@ void pattern_print(const Key *key, const void *c, Text *out);
 /* ---- sets.c: data sets ---- */
 bool sets_parse(Arena *arena, const Key *key, const Node *node, void *c, Fault *fault, Place *place);
 void sets_print(const Key *key, const void *c, Text *out);
+
+/* ---- lengths.c ---- */
+bool lengths_parse(Arena *arena, const Key *key, const char *text, void *at, Fault *fault);
+bool lengths_parse_node(Arena *arena, const Key *key, const Node *node, void *c, Fault *fault, Place *place);
+void lengths_print(const Key *key, const Lengths *lengths, Text *out);
 
 /* ---- check.c: what concerns several keys ---- */
 void check_derive(Config *c);

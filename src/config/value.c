@@ -71,7 +71,7 @@ static void suffix_take(const char **rest, double *value) {
 
 static bool is_whole(double value) { return value == floor(value) && fabs(value) <= WHOLE_MAX; }
 
-static bool parse_int(Arena *arena, const Key *key, const char *text, void *at, Fault *fault) {
+bool whole_parse(Arena *arena, const Key *key, const char *text, void *at, Fault *fault) {
   double value;
   const char *rest;
   if (!number_scan(text, &value, &rest)) return fault_set(fault, "wants a whole number", NULL);
@@ -240,15 +240,16 @@ bool config_parse_bytes(const char *text, int64_t *nbytes) {
 
 typedef bool ParseValue(Arena *arena, const Key *key, const char *text, void *at, Fault *fault);
 static ParseValue *const parsers[] = {
-    [KEY_INT] = parse_int,       [KEY_NUMBER] = parse_number, [KEY_BOOL] = parse_bool,
-    [KEY_TEXT] = parse_text,     [KEY_CHOICE] = parse_choice, [KEY_SET] = parse_set,
-    [KEY_AMOUNT] = parse_amount, [KEY_RANGE] = parse_range,   [KEY_FIT] = parse_fit,
+    [KEY_INT] = whole_parse,     [KEY_NUMBER] = parse_number,   [KEY_BOOL] = parse_bool,     [KEY_TEXT] = parse_text,
+    [KEY_CHOICE] = parse_choice, [KEY_SET] = parse_set,         [KEY_AMOUNT] = parse_amount, [KEY_RANGE] = parse_range,
+    [KEY_FIT] = parse_fit,       [KEY_LENGTHS] = lengths_parse,
 };
 
 bool value_parse(Arena *arena, const Key *key, const char *text, void *c, Fault *fault) {
   void *at = (char *)c + key->offset;
   if (key->automatic && !strcmp(text, unit_name(UNIT_AUTO))) {
-    *(Amount *)at = (Amount){0, UNIT_AUTO};
+    if (key->type == KEY_AMOUNT) *(Amount *)at = (Amount){0, UNIT_AUTO};
+    if (key->type == KEY_LENGTHS) *(Lengths *)at = (Lengths){.automatic = true};
     return true;
   }
   if (!key->word || strcmp(text, key->word) != 0) return parsers[key->type](arena, key, text, at, fault);
@@ -256,5 +257,6 @@ bool value_parse(Arena *arena, const Key *key, const char *text, void *c, Fault 
   if (key->type == KEY_NUMBER) *(double *)at = 0;
   if (key->type == KEY_AMOUNT) *(Amount *)at = (Amount){0};
   if (key->type == KEY_RANGE) *(Range *)at = (Range){0};
+  if (key->type == KEY_LENGTHS) *(Lengths *)at = (Lengths){0};
   return true;
 }

@@ -71,7 +71,8 @@ typedef struct JobStart {
 Job *job_open(Arena *arena, Dev *dev, Comm *comm, Mesh *mesh, const Choices *choices, bool interpreted);
 void job_close(Job *job);
 
-/* Takes part in the job's plan from here on; returns the program's number.  Vars of one name are one. */
+/* Takes part in the job's plan from here on; returns the program's number.  Vars of one name are one; of an input a program may
+ * have the beginning alone, if one that was added before has it whole. */
 int job_add(Job *job, const Program *program, const char *name);
 
 /* Before job_start.  A Var that is there though no program of this job has it. */

@@ -107,6 +107,21 @@ static void declare_drops(ModelBuild *m) {
   graph_var(m->g, (Var){.name = "first_sequence", .class = VAR_STEP, .dtype = DT_I64, .shape = shape_scalar()});
 }
 
+int64_t model_whole(const ModelBatch *batch) { return batch->whole ? batch->whole : batch->positions; }
+
+/* The rows of x (T,C) by their places in the step's whole batch: those of a sequence that is cut short are where they would be if
+ * it were not. */
+static int rows_in_step(ModelBuild *m, int64_t columns) {
+  Graph *g = m->g;
+  const ModelBatch *b = m->batch;
+  Shape s = SHAPE(b->sequences * b->positions, columns);
+  int first = ir_mul(g, ir_load(g, "first_sequence"), ir_const(g, DT_I64, (double)model_whole(b)));
+  if (model_whole(b) == b->positions) return ir_add(g, ir_iota(g, DT_I64, s, 0), first);
+  Shape cut = SHAPE(b->sequences, b->positions, columns);
+  int sequence = ir_mul(g, ir_iota(g, DT_I64, cut, 0), ir_const(g, DT_I64, (double)b->whole));
+  return ir_reshape(g, ir_add(g, ir_add(g, sequence, ir_iota(g, DT_I64, cut, 1)), first), s);
+}
+
 /* Rows and columns are indices of the kernel, so that the draw is made again where it is wanted, and no mask is ever stored. */
 int model_drop(ModelBuild *m, int x, double share) {
   Graph *g = m->g;
@@ -114,8 +129,7 @@ int model_drop(ModelBuild *m, int x, double share) {
   int64_t place = m->drops++;
   if (share == 0) return x;
   int key = ir_reshape(g, ir_slice(g, ir_load(g, "dropout_keys"), 0, place, place + 1), shape_scalar());
-  int first = ir_mul(g, ir_load(g, "first_sequence"), ir_const(g, DT_I64, (double)m->batch->positions));
-  int row = ir_mul(g, ir_add(g, ir_iota(g, DT_I64, s, 0), first), ir_const(g, DT_I64, (double)s.dim[1]));
+  int row = ir_mul(g, rows_in_step(m, s.dim[1]), ir_const(g, DT_I64, (double)s.dim[1]));
   int draw = ir_binary(g, OP_RANDOM, key, ir_add(g, row, ir_iota(g, DT_I64, s, 1)));
   int kept = ir_binary(g, OP_LE, ir_const(g, DT_I32, floor(share * 0x1p32) - 0x1p31), draw);
   return ir_select(g, kept, ir_scale(g, x, 1 / (1 - share)), ir_const(g, DT_F32, 0));

@@ -49,6 +49,7 @@ int model_attention(ModelBuild *m, const ModelNodes *model, int q, int k, int v,
 
 /* x, some of whose elements are made zero, and the others larger. */
 int model_drop(ModelBuild *m, int x, double share);
+int64_t model_whole(const ModelBatch *batch); /* positions of its sequences if none were cut short */
 /* x + y, which is kept for the backward pass: what blocks hand on. */
 int model_residual(ModelBuild *m, int x, int y);
 

@@ -66,6 +66,7 @@ typedef struct ModelRouterLosses {
 /* B sequences of S positions; T = B·S. */
 typedef struct ModelBatch {
   int64_t sequences, positions;
+  int64_t whole;     /* positions of the sequences of which these are the beginnings; 0: they are all */
   int64_t head_rows; /* rows of logits alive at a time; 0: all T */
   bool segments;     /* a sequence may hold several: "start" says where each begins; else there is no such input */
   bool lengths;      /* with dynamic rope, each sequence says how long it is (below); always so with a cache */
@@ -80,7 +81,7 @@ enum { MODEL_PADDING = -101 }; /* the label of a position that holds nothing */
  * "dropout_keys" i64, a key a place where something is dropped (model_drop_name), and "first_sequence" i64, the number of the
  * batch's first sequence in its step: an element's draw is of its key and its place in the step's whole batch.  Where sequences say
  * how long they are, "turns" f32 (B,D/2; EXTEND: "next_turns") has the frequencies of each (model_rope_frequencies); else all are
- * as long as the batch. */
+ * as long as the batch, or as `whole` says. */
 typedef struct ModelNodes {
   int ids, labels, start, order; /* labels, order: -1 with a cache */
   int position;                  /* (B,S) i32: of each in its segment */

@@ -63,7 +63,7 @@ static int frequencies(ModelBuild *m) {
     return ir_reshape(g, ir_load(g, name), SHAPE(B, 1, 1, half));
   }
   double *frequency = arena_array(g->arena, double, half);
-  model_rope_frequencies(m->config, m->batch->positions, frequency);
+  model_rope_frequencies(m->config, model_whole(m->batch), frequency);
   return ir_table(g, frequency, half);
 }
 

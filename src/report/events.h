@@ -6,6 +6,8 @@
 #include <stdbool.h>
 #include <stdint.h>
 
+#include "src/report/flops.h"
+
 /* A run has been made ready; seconds and its parts are those of the banner. */
 typedef struct StartEvent {
   int64_t step; /* done before this attempt */
@@ -21,7 +23,9 @@ typedef struct StartEvent {
 typedef struct StepEvent {
   int64_t step;
   int64_t tokens;      /* consumed by the run so far, this step's included */
-  int64_t step_tokens; /* of this step, whole job */
+  int64_t step_tokens; /* positions that this step computed, whole job */
+  Flops per_token;     /* of those; 0: as the run's Speed has it */
+  double padding;      /* share of those, where passes are shortened; else 0 */
   double loss;         /* mean over the step's tokens, nats */
   double grad_norm;    /* before clipping */
   double lr;

@@ -12,6 +12,8 @@ Flops flops_per_token(const FlopsShape *s) {
   return (Flops){.causal = products + attention, .full = products + 2 * attention};
 }
 
+Flops speed_per_token(const Speed *speed, const Flops *step) { return step->full > 0 ? *step : speed->per_token; }
+
 double speed_tokens(double tokens, double seconds) { return seconds > 0 && tokens > 0 ? tokens / seconds : NAN; }
 
 double speed_flops(const Speed *speed, double flops_per_token, double tokens_per_s) {

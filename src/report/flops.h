@@ -30,6 +30,9 @@ typedef struct Speed {
   double peak; /* FLOP/s of one device */
 } Speed;
 
+/* What a step's tokens cost each, if it says so, or else what all do. */
+Flops speed_per_token(const Speed *speed, const Flops *step);
+
 /* NaN where something is unknown. */
 double speed_tokens(double tokens, double seconds);                                  /* a second, whole job */
 double speed_flops(const Speed *speed, double flops_per_token, double tokens_per_s); /* a second and device */

@@ -125,6 +125,7 @@ void metrics_start(Metrics *m, const StartEvent *e) {
 
 void metrics_step(Metrics *m, const Speed *speed, const StepEvent *e) {
   double rate = speed_tokens((double)e->step_tokens, e->seconds);
+  Flops per_token = speed_per_token(speed, &e->per_token);
   Text out = {0};
   begin(&out, "step", e->step);
   text_printf(&out, ",\"tokens\":%lld", (long long)e->tokens);
@@ -135,8 +136,9 @@ void metrics_step(Metrics *m, const Speed *speed, const StepEvent *e) {
   if (e->router_loss > 0) add_number(&out, "router_loss", e->router_loss);
   add_known(&out, "seconds", e->seconds);
   add_number(&out, "tokens_per_second", rate);
-  add_number(&out, "mfu_causal", speed_mfu(speed, speed->per_token.causal, rate));
-  add_number(&out, "mfu_full", speed_mfu(speed, speed->per_token.full, rate));
+  add_number(&out, "mfu_causal", speed_mfu(speed, per_token.causal, rate));
+  add_number(&out, "mfu_full", speed_mfu(speed, per_token.full, rate));
+  if (e->padding > 0) add_number(&out, "padding", e->padding);
   add_known(&out, "memory_gib", e->memory_gib);
   if (e->beside_gib > 0) add_known(&out, "beside_gib", e->beside_gib);
   if (e->skipped) add_string(&out, "skipped", e->skipped);

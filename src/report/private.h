@@ -13,7 +13,7 @@
 /* Steps since the last line. */
 typedef struct Sum {
   int64_t steps, finite, tokens;
-  double loss, seconds;
+  double loss, seconds, flops;
   StepEvent last;
 } Sum;
 

@@ -21,9 +21,10 @@ static double seconds_left(const Lines *l, int64_t step) {
   return step < l->shape.total_steps ? pace * (double)(l->shape.total_steps - step) : 0;
 }
 
-static void sum_add(Sum *sum, const StepEvent *e) {
+static void sum_add(Sum *sum, const Speed *speed, const StepEvent *e) {
   sum->steps++;
   sum->tokens += e->step_tokens;
+  sum->flops += (double)e->step_tokens * speed_per_token(speed, &e->per_token).causal;
   sum->seconds += e->seconds;
   if (isfinite(e->loss)) {
     sum->loss += e->loss;
@@ -40,7 +41,8 @@ static void print_step(Lines *l) {
   const Sum *s = &l->sum;
   const StepEvent *e = &s->last;
   const Speed *speed = &l->shape.speed;
-  double rate = speed_tokens((double)s->tokens, s->seconds), loss = s->finite ? s->loss / (double)s->finite : e->loss;
+  double rate = speed_tokens((double)s->tokens, s->seconds), per_token = s->flops / (double)s->tokens,
+         loss = s->finite ? s->loss / (double)s->finite : e->loss;
   char line[160], cell[10][HUMAN_TEXT];
   if (l->since_header < 0 || l->since_header >= HEADER_EVERY) {
     snprintf(line, sizeof line, "%-4s %7s %6s %7s %6s %9s %6s %6s %6s %5s %5s %8s", "", "step", "tokens", "loss", "gnorm", "lr",
@@ -52,8 +54,8 @@ static void print_step(Lines *l) {
   snprintf(line, sizeof line, "%-4s %7lld %6s %7s %6s %9s %6s %6s %6s %5s %5s %8s", "step", (long long)e->step,
            human_count(e->tokens ? (double)e->tokens : NAN, cell[1]), human_fixed(loss, 7, 4, cell[2]),
            human_fixed(e->grad_norm, 6, 3, cell[3]), cell[0], known(s->seconds / (double)s->steps, 6, 3, cell[4]),
-           human_count(rate, cell[5]), human_rate(speed_flops(speed, speed->per_token.causal, rate), cell[6]),
-           known(100 * speed_mfu(speed, speed->per_token.causal, rate), 5, 1, cell[7]), known(e->memory_gib, 5, 1, cell[8]),
+           human_count(rate, cell[5]), human_rate(speed_flops(speed, per_token, rate), cell[6]),
+           known(100 * speed_mfu(speed, per_token, rate), 5, 1, cell[7]), known(e->memory_gib, 5, 1, cell[8]),
            human_duration(seconds_left(l, e->step), cell[9]));
   lines_emit(l, line);
   l->printed_at = l->clock();
@@ -89,7 +91,7 @@ void lines_step(Lines *l, const StepEvent *e) {
     l->first_step = e->step;
     l->first_at = now;
   }
-  sum_add(&l->sum, e);
+  sum_add(&l->sum, &l->shape.speed, e);
   if (l->rank == 0) {
     draw_bar(l, e->step);
     if (is_due(l, e->step)) print_step(l);

@@ -18,12 +18,14 @@ typedef struct Set {
   Tokens *tokens;
   Documents *documents; /* that are its rows; NULL: its ids are one text */
   TokensRange range;
+  ByLength *sorted; /* of a validation set, with data.buckets: its rows that are scored */
 } Set;
 
 struct Data {
   int64_t S;
   uint64_t seed;
   bool packing;
+  bool sorts;    /* rows stand by length (data.buckets) */
   int64_t end;   /* the id behind a document; -1: none */
   DataRoom room; /* of the job's thread */
   Set *train, *val;
@@ -152,10 +154,31 @@ static void check_counts(const Data *d, const Config *c) {
   }
 }
 
+/* The set and the sample of it that have this number of the stream. */
+static const Set *find(const Data *d, int64_t number, int64_t *sample) {
+  int64_t own;
+  int source = mixture_source(&d->mixture, number, &own);
+  const Set *set = &d->train[source];
+  *sample = tokens_order(set->range, d->seed, source, own / set->range.n, own % set->range.n);
+  return set;
+}
+
+static int64_t train_length(const void *self, int64_t number) {
+  int64_t sample;
+  const Set *set = find(self, number, &sample);
+  return documents_length(set->documents, sample);
+}
+
+static int64_t val_length(const void *self, int64_t i) {
+  const Set *set = self;
+  return documents_length(set->documents, set->range.first + i);
+}
+
 DataRoom data_room(const Data *d, Arena *arena) {
   return (DataRoom){.ids = arena_array(arena, int32_t, d->S + 1),
                     .starts = arena_array(arena, int32_t, d->S + 1),
-                    .marks = arena_array(arena, uint8_t, d->S + 1)};
+                    .marks = arena_array(arena, uint8_t, d->S + 1),
+                    .sorted = d->sorts ? by_length_open(arena, config_batch_sequences(d->config), train_length, d) : NULL};
 }
 
 Data *data_open(Arena *arena, const Config *c, const ChatFiles *made, int64_t vocab) {
@@ -163,10 +186,13 @@ Data *data_open(Arena *arena, const Config *c, const ChatFiles *made, int64_t vo
   Opening o = {arena, c, vocab};
   *d = (Data){
       .S = c->train.seq_len, .seed = (uint64_t)c->run.seed, .packing = c->data.packing, .end = -1, .config = c, .made = made};
+  d->sorts = c->data.buckets.automatic || c->data.buckets.n;
   d->room = data_room(d, arena);
   open_trains(&o, d, made);
   open_vals(&o, d, made);
   check_counts(d, c);
+  for (int i = 0; d->sorts && i < d->n_vals; i++)
+    d->val[i].sorted = by_length_open(arena, data_val_scored(d, i), val_length, &d->val[i]);
   return d;
 }
 
@@ -219,6 +245,16 @@ int64_t data_val_scored(const Data *d, int val) {
   return wanted < n ? wanted : n;
 }
 
+/* By which ranks choose alike what a pass computes. */
+static void hash_lengths(Sha256 *hash, const Set *set) {
+  uint32_t crc = 0;
+  for (int64_t i = 0; i < documents_told(set->documents)->rows; i++) {
+    int64_t length = documents_length(set->documents, i);
+    crc = crc32c(crc, &length, sizeof length);
+  }
+  sha256_add(hash, &crc, sizeof crc);
+}
+
 static void hash_set(Sha256 *hash, const Set *set) {
   int64_t sizes[] = {tokens_n(set->tokens), tokens_files(set->tokens), set->range.first, set->range.n, tokens_marked(set->tokens)};
   sha256_add(hash, sizes, sizeof sizes);
@@ -235,6 +271,8 @@ uint64_t data_hash(const Data *d) {
   sha256_init(&hash);
   for (int i = 0; i < d->n_trains; i++) hash_set(&hash, &d->train[i]);
   for (int i = 0; i < d->n_vals; i++) hash_set(&hash, &d->val[i]);
+  for (int i = 0; d->sorts && i < d->n_trains; i++) hash_lengths(&hash, &d->train[i]);
+  for (int i = 0; d->sorts && i < d->n_vals; i++) hash_lengths(&hash, &d->val[i]);
   sha256_add(&hash, d->mixture.share, sizeof *d->mixture.share * (size_t)d->mixture.n);
   return sha256_u64(&hash);
 }
@@ -286,25 +324,29 @@ static bool take(const Data *d, const DataRoom *room, const Set *set, int64_t i,
 
 static int32_t *row_of(const Data *d, int32_t *rows, int64_t r) { return rows ? rows + r * d->S : NULL; }
 
-/* The set and the sample of it that have this number. */
-static const Set *find(const Data *d, int64_t number, int64_t *sample) {
-  int64_t own;
-  int source = mixture_source(&d->mixture, number, &own);
-  const Set *set = &d->train[source];
-  *sample = tokens_order(set->range, d->seed, source, own / set->range.n, own % set->range.n);
-  return set;
+/* The same of a row's number here, which with data.buckets is its place. */
+static const Set *find_row(const Data *d, const DataRoom *room, int64_t number, int64_t *sample) {
+  return find(d, room->sorted ? by_length_number(room->sorted, number) : number, sample);
+}
+
+RowLengths data_lengths(const Data *d, int64_t first, int64_t n) {
+  return d->sorts ? by_length_of(d->room.sorted, first, n) : (RowLengths){d->S, n * d->S};
+}
+
+RowLengths data_val_lengths(const Data *d, int val, int64_t first, int64_t end) {
+  return d->sorts ? by_length_of(d->val[val].sorted, first, end - first) : (RowLengths){d->S, (end - first) * d->S};
 }
 
 int64_t data_sample(const Data *d, int64_t number, const char **source) {
   int64_t sample;
-  const Set *set = find(d, number, &sample);
+  const Set *set = find_row(d, &d->room, number, &sample);
   *source = d->n_trains > 1 ? set->name : NULL;
   return sample;
 }
 
 const char *data_train_file(const Data *d, int64_t number) {
   int64_t sample;
-  const Set *set = find(d, number, &sample);
+  const Set *set = find_row(d, &d->room, number, &sample);
   return set->documents ? tokens_file(set->tokens, documents_at(set->documents, sample), 1)
                         : tokens_file(set->tokens, sample, d->S);
 }
@@ -321,7 +363,7 @@ bool try_data_train(const Data *d, const DataRoom *room, int64_t first, int64_t 
   double at = 0;
   lap(room, &at);
   for (int64_t r = 0, sample; r < micro; r++) {
-    const Set *set = find(d, first + r, &sample);
+    const Set *set = find_row(d, room, first + r, &sample);
     if (room->spent) room->spent->order += lap(room, &at);
     if (!take(d, room, set, sample, row_of(d, ids, r), row_of(d, labels, r), row_of(d, starts, r), why)) return false;
     if (room->spent) room->spent->rows += lap(room, &at);
@@ -338,6 +380,7 @@ void data_blank(const Data *d, int64_t row, int32_t *ids, int32_t *labels) {
 
 static void take_val(const Data *d, const Set *set, int64_t i, int32_t *ids, int32_t *labels, int32_t *starts) {
   Why why;
+  if (set->sorted) i = by_length_number(set->sorted, i);
   if (!take(d, &d->room, set, set->range.first + i, ids, labels, starts, &why)) fail(FAIL_INPUT, "%s", why.text);
 }
 

@@ -3,6 +3,7 @@
  *   s·sequences + (pass·D + d)·micro + row
  * of an endless stream of samples; so the sequences of a step are the same for any number of ranks, any micro-batch and after any
  * resume.  The stream takes from its sources by their weights (mixture.h); within each, epoch follows epoch, each in its own order.
+ * With data.buckets a step's rows stand by length (by_length.h): then `number` is a row's place among them.
  */
 #ifndef TRAIN_DATA_H
 #define TRAIN_DATA_H
@@ -11,6 +12,7 @@
 #include "io/tokens.h"
 #include "src/config/config.h"
 #include "src/model/model.h"
+#include "src/train/by_length.h"
 
 typedef struct Data Data;
 
@@ -43,6 +45,7 @@ const char *data_train_file(const Data *data, int64_t number);
 typedef struct DataRoom {
   int32_t *ids, *starts; /* S+1 */
   uint8_t *marks;        /* S+1 */
+  ByLength *sorted;      /* with data.buckets; else NULL */
   struct DataSpent *spent;
 } DataRoom;
 typedef struct DataSpent {
@@ -55,12 +58,16 @@ DataRoom data_room(const Data *data, Arena *arena);
  * says so.  Threads with a room each may call at once.  False: an input error. */
 bool try_data_train(const Data *data, const DataRoom *room, int64_t first, int64_t micro, int32_t *ids, int32_t *labels,
                     int32_t *starts, Why *why);
+/* With data.buckets: of the n rows from stream number `first` on, all of one step.  All ranks know the lengths of all rows, and so
+ * which programs the others run.  Without: as if all rows were full.  Of a validation set: of those before `end`. */
+RowLengths data_lengths(const Data *data, int64_t first, int64_t n);
+RowLengths data_val_lengths(const Data *data, int val, int64_t first, int64_t end);
 /* Row `row` becomes padding. */
 void data_blank(const Data *data, int64_t row, int32_t *ids, int32_t *labels);
 /* Which sample of its source's files has this stream number: it begins seq_len times as many tokens from their start; with
  * data.format: chat, which row of its documents.  *source: its pattern, of a mixture; else NULL. */
 int64_t data_sample(const Data *data, int64_t number, const char **source);
-/* The same of a validation set, in the order of its file; rows from `end` on are padding. */
+/* Rows of a validation set, in the order of its file, or with data.buckets by length; those from `end` on are padding. */
 void data_val(const Data *data, int val, int64_t first, int64_t end, int64_t micro, int32_t *ids, int32_t *labels, int32_t *starts);
 
 /* data.tokenizer, or NULL for none; the caller's.  Input errors name the key: it cannot be read, has more ids than the model, or

@@ -26,6 +26,12 @@ struct Documents {
 const DocumentsTold *documents_told(const Documents *d) { return &d->told; }
 int64_t documents_at(const Documents *d, int64_t i) { return d->documents[d->first[i]].at; }
 
+int64_t documents_length(const Documents *d, int64_t i) {
+  int64_t n = 0;
+  for (int64_t k = d->first[i]; k < d->first[i + 1]; k++) n += d->documents[k].labels;
+  return n;
+}
+
 /* --- which documents there are --------------------------------------------------------------------------------------------- */
 
 /* A walk over all marks.  The document under way began at `at`; of its labels, so many count within S. */

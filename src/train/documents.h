@@ -32,6 +32,8 @@ const DocumentsTold *documents_told(const Documents *d);
 /* Where row i begins: an id's number in the files. */
 int64_t documents_at(const Documents *d, int64_t i);
 
+int64_t documents_length(const Documents *d, int64_t i); /* positions of row i that are no padding */
+
 /* Row i: ids, labels (negative: ignored) and, with packing, starts, S each.  ids_room and marks_room: S + 1 each.  Threads may take
  * at once, with rooms of their own. */
 bool try_documents_row(const Documents *d, int64_t i, int32_t *ids_room, uint8_t *marks_room, int32_t *ids, int32_t *labels,

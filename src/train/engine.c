@@ -1,147 +1,13 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-#include "src/train/engine.h"
-
 #include <math.h>
 #include <stdlib.h>
 #include <string.h>
 
 #include "src/base/hash.h"
 #include "src/base/rng.h"
-#include "src/train/host_update.h"
-
-enum { ONLY, FIRST, MIDDLE, LAST, MICROS };
-
-/* A step by the device's clock. */
-typedef struct Lap {
-  DevEvent *begin, *end;
-  bool begun; /* here, not at the end of the one before */
-} Lap;
-
-enum { LAPS = 4 }; /* under way, and the one before them */
-
-struct Engine {
-  Arena *arena;
-  Dev *dev;
-  Comm *comm;
-  Mesh *mesh;
-  EngineOptions options;
-  StateTable *states;
-  Job *job;
-  int micro[MICROS], update, replicas, eval, score, fill, extend; /* programs; -1: none */
-  HostUpdate *host; /* the part of the update that is the host's cores'; NULL: none is */
-  uint64_t *sort;   /* scratch of engine_batch */
-  Lap laps[LAPS];
-  int64_t started, told; /* updates, and results that were given */
-};
+#include "src/train/engine_parts.h"
 
 enum { EXCHANGE_MOST = 16 }; /* ranks */
-enum { CHUNKS_MOST = 64 };   /* of the head: what a very long pass may add to the program's length */
-/* A chunk of the head's logits: large enough for full-speed products, small beside the rest.  On a GPU the product that gives the
- * hidden state's gradient has no more tiles than the chunk has rows and columns of hidden: all multiprocessors, about twice, want
- * 2^23 elements. */
-enum {
-  LOGITS_BYTES = 4 << 20,
-  LOGITS_BYTES_GPU = 256 << 20,
-  LOGITS_BYTES_MOST = 1 << 30,
-  GRADIENT_GPU = 1 << 23,
-  ROWS_GRAIN = 256
-};
-
-static int64_t larger(int64_t a, int64_t b) { return a > b ? a : b; }
-static int64_t smaller(int64_t a, int64_t b) { return a < b ? a : b; }
-
-/* Rows of a chunk; chunks are about equal. */
-static int64_t head_rows(const EngineOptions *o) {
-  int64_t row = o->model.vocab * (int64_t)dtype_size(o->choices.compute), all = o->sequences * o->positions;
-  int64_t filling = smaller(GRADIENT_GPU / o->model.hidden, LOGITS_BYTES_MOST / row);
-  int64_t rows = o->choices.cuda ? larger(LOGITS_BYTES_GPU / row, filling) : LOGITS_BYTES / row;
-  rows = larger(rows, larger(128, (all + CHUNKS_MOST - 1) / CHUNKS_MOST));
-  int64_t chunks = (all + rows - 1) / rows, grain = rows < ROWS_GRAIN ? 1 : ROWS_GRAIN;
-  return ((all + chunks - 1) / chunks + grain - 1) / grain * grain;
-}
-
-static ModelBatch batch_of(const EngineOptions *o) {
-  int64_t rows = head_rows(o);
-  return (ModelBatch){.sequences = o->sequences, .positions = o->positions, .head_rows = rows, .segments = o->segments};
-}
-
-/* Compiles graph, which lies in scratch, and gives scratch back. */
-static int add_take(Engine *e, Arena *scratch, const Graph *graph, bool first, bool last, const char *name) {
-  const EngineOptions *o = &e->options;
-  const Program *program = compile(e->arena, graph, e->states, &o->choices, name, first, last, o->watch);
-  arena_close(scratch);
-  return job_add(e->job, program, name);
-}
-
-static bool wanted(const Engine *e, const char *name) { return !e->options.only || !strcmp(e->options.only, name); }
-
-static int add_micro(Engine *e, bool first, bool last, const char *name) {
-  const EngineOptions *o = &e->options;
-  if (!wanted(e, name)) return -1;
-  Arena *scratch = arena_open();
-  ModelBatch batch = batch_of(o);
-  if (o->logits) batch.head_rows = 0;
-  batch.dropout = o->dropout;
-  MicroOptions micro = {o->nominal_tokens, o->z_loss, o->router, first, o->logits, e->states};
-  return add_take(e, scratch, graph_micro(scratch, &o->model, &batch, &micro), first, last, name);
-}
-
-static int add_update(Engine *e) {
-  const EngineOptions *o = &e->options;
-  Arena *scratch = arena_open();
-  UpdateOptions update = {o->adam, o->clip, o->nominal_tokens, o->z_loss, o->router, MESH_DP_SHARD, MESH_DP_REPLICATE};
-  if (o->on_host) e->host = host_update_open(e->arena, e->dev, e->job, e->comm, e->states, &update, o);
-  const Graph *g = e->host ? graph_update_head(scratch, e->states, &update) : graph_update(scratch, e->states, &update);
-  return add_take(e, scratch, g, true, true, "update");
-}
-
-static int add_replicas(Engine *e) {
-  Arena *scratch = arena_open();
-  ReplicaRow *rows;
-  int n = graph_replicated(e->states, scratch, &rows);
-  if (n) return add_take(e, scratch, graph_replicas(scratch, e->states), true, true, "replicas");
-  arena_close(scratch);
-  return -1;
-}
-
-static int add_eval(Engine *e) {
-  Arena *scratch = arena_open();
-  ModelBatch batch = batch_of(&e->options);
-  const Graph *g = graph_eval(scratch, &e->options.model, &batch, e->states, MESH_DP_SHARD, MESH_DP_REPLICATE);
-  return add_take(e, scratch, g, true, true, "eval");
-}
-
-static int add_score(Engine *e) {
-  Arena *scratch = arena_open();
-  ModelBatch batch = batch_of(&e->options);
-  batch.lengths = true;
-  return add_take(e, scratch, graph_score(scratch, &e->options.model, &batch), true, true, "score");
-}
-
-static int add_generate(Engine *e, ModelCacheUse use, const char *name) {
-  Arena *scratch = arena_open();
-  const EngineOptions *o = &e->options;
-  bool fills = use == CACHE_FILL;
-  ModelBatch batch = {.sequences = fills ? 1 : o->slots,
-                      .positions = fills ? o->positions : 1,
-                      .cache = {use, o->slots, o->kept, o->choices.compute}};
-  return add_take(e, scratch, graph_generate(scratch, &o->model, &batch), true, true, name);
-}
-
-static void add_programs(Engine *e) {
-  const EngineOptions *o = &e->options;
-  for (int i = 0; i < MICROS; i++) e->micro[i] = -1;
-  if (o->train && o->passes == 1) e->micro[ONLY] = add_micro(e, true, true, "micro");
-  if (o->train && o->passes > 1) e->micro[FIRST] = add_micro(e, true, false, "micro.first");
-  if (o->train && o->passes > 2) e->micro[MIDDLE] = add_micro(e, false, false, "micro.middle");
-  if (o->train && o->passes > 1) e->micro[LAST] = add_micro(e, false, true, "micro.last");
-  e->update = o->train && wanted(e, "update") ? add_update(e) : -1;
-  e->replicas = o->train && o->compare && wanted(e, "replicas") ? add_replicas(e) : -1;
-  e->eval = o->eval && wanted(e, "eval") ? add_eval(e) : -1;
-  e->score = o->score && wanted(e, "score") ? add_score(e) : -1;
-  e->fill = o->generate && wanted(e, "fill") ? add_generate(e, CACHE_FILL, "fill") : -1;
-  e->extend = o->generate && wanted(e, "extend") ? add_generate(e, CACHE_EXTEND, "extend") : -1;
-}
 
 Engine *engine_open(Arena *arena, Dev *dev, Comm *comm, Mesh *mesh, const EngineOptions *options) {
   Engine *e = arena_new(arena, Engine);
@@ -159,7 +25,7 @@ Engine *engine_open(Arena *arena, Dev *dev, Comm *comm, Mesh *mesh, const Engine
   for (int axis = 0; axis < MESH_AXES; axis++) /* each rank keeps a part of every other: that many are too much memory */
     e->options.choices.exchange[axis] &= mesh_is_near(mesh, (MeshAxis)axis) && mesh_extent(mesh, (MeshAxis)axis) <= EXCHANGE_MOST;
   e->job = job_open(arena, dev, comm, mesh, &e->options.choices, options->interpreted);
-  add_programs(e);
+  engine_add_programs(e);
   e->sort = arena_array(arena, uint64_t, options->sequences * options->positions);
   return e;
 }
@@ -191,7 +57,7 @@ void engine_shape(const Engine *engine, int64_t *sequences, int64_t *positions) 
 int64_t engine_vocab(const Engine *engine) { return engine->options.model.vocab; }
 
 int engine_order(const Engine *e, int programs[ENGINE_STEP]) {
-  const int all[] = {e->micro[ONLY], e->micro[FIRST], e->micro[MIDDLE], e->micro[LAST], e->update};
+  const int *micro = e->passes[0].micro, all[] = {micro[ONLY], micro[FIRST], micro[MIDDLE], micro[LAST], e->update};
   int n = 0;
   for (size_t i = 0; i < sizeof all / sizeof *all; i++)
     if (all[i] >= 0) programs[n++] = all[i];
@@ -371,24 +237,36 @@ static int by_value(const void *a, const void *b) {
   return x < y ? -1 : x > y;
 }
 
-static void copy_batch(Engine *e, const int32_t *ids, const int32_t *labels) {
-  int64_t n;
-  int32_t *to = job_var(e->job, "ids", &n);
-  CHECK(to);
-  memcpy(to, ids, sizeof *to * (size_t)n);
-  if ((to = job_var(e->job, "labels", NULL))) memcpy(to, labels, sizeof *to * (size_t)n);
+int64_t engine_shorten(Engine *e, int64_t needed) {
+  CHECK(needed <= e->options.positions);
+  for (e->length = e->lengths - 1; e->passes[e->length].positions < needed;) e->length--;
+  return e->passes[e->length].positions;
+}
+
+/* What is computed of each of the batch's sequences, one behind the other; gives how many they are, or 0 where there is no such
+ * input. */
+static int64_t copy_rows(Engine *e, const char *name, const int32_t *from, int32_t **to) {
+  int64_t S = e->options.positions, taken = e->passes[e->length].positions, room;
+  if (!(*to = job_var(e->job, name, &room))) return 0;
+  CHECK(room == e->options.sequences * S);
+  for (int64_t b = 0; b < e->options.sequences; b++) memcpy(*to + b * taken, from + b * S, sizeof **to * (size_t)taken);
+  return e->options.sequences * taken;
+}
+
+void engine_batch(Engine *e, const int32_t *ids, const int32_t *labels) {
+  int32_t *to, *copied;
+  int64_t n = copy_rows(e, "ids", ids, &copied);
+  CHECK(n);
+  copy_rows(e, "labels", labels, &to);
   if (!(to = job_var(e->job, "order", NULL))) return;
-  for (int64_t i = 0; i < n; i++) e->sort[i] = (uint64_t)(uint32_t)ids[i] << 32 | (uint64_t)i; /* by id, then place: stable */
+  for (int64_t i = 0; i < n; i++) e->sort[i] = (uint64_t)(uint32_t)copied[i] << 32 | (uint64_t)i; /* by id, then place: stable */
   qsort(e->sort, (size_t)n, sizeof *e->sort, by_value);
   for (int64_t i = 0; i < n; i++) to[i] = (int32_t)(e->sort[i] & 0xffffffff);
 }
 
-void engine_batch(Engine *engine, const int32_t *ids, const int32_t *labels) { copy_batch(engine, ids, labels); }
-
 void engine_segments(Engine *e, const int32_t *starts) {
-  int64_t n;
-  int32_t *to = e->options.segments ? job_var(e->job, "start", &n) : NULL;
-  if (to) memcpy(to, starts, sizeof *to * (size_t)n);
+  int32_t *to;
+  if (e->options.segments) copy_rows(e, "start", starts, &to);
 }
 
 void engine_place(Engine *e, int64_t step, int64_t first_sequence) {
@@ -403,7 +281,7 @@ void engine_place(Engine *e, int64_t step, int64_t first_sequence) {
 
 void engine_micro(Engine *e, int64_t pass) {
   int64_t passes = e->options.passes;
-  job_run(e->job, e->micro[passes == 1 ? ONLY : pass == 0 ? FIRST : pass == passes - 1 ? LAST : MIDDLE]);
+  job_run(e->job, e->passes[e->length].micro[passes == 1 ? ONLY : pass == 0 ? FIRST : pass == passes - 1 ? LAST : MIDDLE]);
 }
 
 void engine_step_begin(Engine *e) {
@@ -466,7 +344,7 @@ const float *engine_hashes(Engine *e) {
 }
 
 void engine_eval_start(Engine *e) {
-  job_run(e->job, e->eval);
+  job_run(e->job, e->passes[e->length].eval);
   job_note(e->job, "eval");
 }
 
@@ -474,55 +352,6 @@ void engine_eval_result(Engine *e, double sums[2]) {
   const float *eval = job_noted(e->job);
   sums[0] += eval[0];
   sums[1] += eval[1];
-}
-
-const float *engine_score(Engine *e) {
-  job_run(e->job, e->score);
-  return job_var(e->job, "nll", NULL);
-}
-
-static void set_turns(Engine *e, const char *name, int64_t row, int64_t length) {
-  int64_t n, half = e->options.model.head_dim / 2;
-  float *to = job_var(e->job, name, &n);
-  if (!to) return;
-  CHECK(row >= 0 && (row + 1) * half <= n);
-  double *frequency = xmalloc(sizeof *frequency * (size_t)half);
-  model_rope_frequencies(&e->options.model, length, frequency);
-  for (int64_t i = 0; i < half; i++) to[row * half + i] = (float)frequency[i];
-  free(frequency);
-}
-
-void engine_length(Engine *e, int64_t row, int64_t length) {
-  set_turns(e, "turns", e->options.score ? row : 0, length);
-  set_turns(e, "next_turns", row, length);
-}
-
-static void check_ids(const Engine *e, const int32_t *ids, int64_t n) {
-  for (int64_t i = 0; i < n; i++) CHECK(ids[i] >= 0 && ids[i] < e->options.model.vocab);
-}
-
-const float *engine_fill(Engine *e, int64_t slot, const int32_t *ids, int64_t n) {
-  int64_t positions;
-  int32_t *to = job_var(e->job, "ids", &positions);
-  CHECK(n >= 1 && n <= positions && slot >= 0 && slot < e->options.slots);
-  check_ids(e, ids, n);
-  memcpy(to, ids, sizeof *to * (size_t)n);
-  memset(to + n, 0, sizeof *to * (size_t)(positions - n));
-  *(int32_t *)job_var(e->job, "row", NULL) = (int32_t)(n - 1);
-  *(int32_t *)job_var(e->job, "slot", NULL) = (int32_t)slot;
-  job_run(e->job, e->fill);
-  return job_var(e->job, "logits", NULL);
-}
-
-const float *engine_extend(Engine *e, const int32_t *ids, const int32_t *positions) {
-  int64_t n;
-  int32_t *to = job_var(e->job, "next", &n);
-  check_ids(e, ids, n);
-  memcpy(to, ids, sizeof *to * (size_t)n);
-  memcpy(job_var(e->job, "position", NULL), positions, sizeof *positions * (size_t)n);
-  for (int64_t i = 0; i < n; i++) CHECK(positions[i] >= 0 && positions[i] < e->options.kept);
-  job_run(e->job, e->extend);
-  return job_var(e->job, "next_logits", NULL);
 }
 
 const float *engine_logits(const Engine *e) { return job_var(e->job, "logits", NULL); }

@@ -8,14 +8,19 @@
 
 typedef struct Engine Engine;
 
+enum { ENGINE_SHORTER = 3 };
+
 typedef struct EngineOptions {
   ModelConfig model;
   int64_t sequences, positions; /* of one pass on this rank */
-  bool segments;                /* a sequence may hold several (engine_segments), in training and evaluation */
-  int64_t passes;               /* micro-steps of a step */
-  bool across;                  /* replicas share out the update; how many there are, and shards, the mesh says */
-  const ParamTraits *traits;    /* as StateOptions' */
-  double nominal_tokens;        /* of the global batch */
+  /* In training and evaluation a pass may be over the first so many positions of each sequence alone (engine_shorten), with
+   * programs of its own: such lengths, ascending, less than `positions`; 0: none. */
+  int64_t shorter[ENGINE_SHORTER];
+  bool segments;             /* a sequence may hold several (engine_segments), in training and evaluation */
+  int64_t passes;            /* micro-steps of a step */
+  bool across;               /* replicas share out the update; how many there are, and shards, the mesh says */
+  const ParamTraits *traits; /* as StateOptions' */
+  double nominal_tokens;     /* of the global batch */
   AdamW adam;
   double clip;
   double z_loss; /* its factor; 0: none */
@@ -42,7 +47,8 @@ StateRank engine_rank(const Engine *engine); /* this rank's place among those th
 const Job *engine_job(const Engine *engine);
 void engine_shape(const Engine *engine, int64_t *sequences, int64_t *positions); /* of a batch */
 int64_t engine_vocab(const Engine *engine);                                      /* of a row of logits */
-/* The programs of a step in the order in which they run, those between the first and the last micro-step once; their number. */
+/* The programs of a step over whole sequences in the order in which they run, those between the first and the last micro-step once;
+ * their number. */
 enum { ENGINE_STEP = 4 };
 int engine_order(const Engine *engine, int programs[ENGINE_STEP]);
 void engine_profile(Engine *engine, Prof *prof); /* after engine_start: as job_profile */
@@ -81,8 +87,11 @@ void engine_init_param(Engine *engine, int param, uint64_t seed); /* of one para
 
 /* --- batches -------------------------------------------------------------------------------------------------------------- */
 
-/* For the next micro-step or evaluation.  Copies sequences·positions ids and labels (negative: ignored) to where the programs read
- * them, and sorts. */
+/* From here on only the first positions of each sequence are computed, at least `needed`: as few as there are programs for.  The
+ * same on all ranks.  What is behind them must be padding that nothing before it sees.  Gives how many they are; at first all. */
+int64_t engine_shorten(Engine *engine, int64_t needed);
+/* For the next micro-step or evaluation.  Takes sequences·positions ids and labels (negative: ignored), copies what is computed to
+ * where the programs read it, and sorts. */
 void engine_batch(Engine *engine, const int32_t *ids, const int32_t *labels);
 /* With segments, after each engine_batch: for each position the first of its segment, counted in its sequence; as many as ids. Else
  * nothing. */

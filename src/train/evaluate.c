@@ -33,6 +33,7 @@ static void evaluate(Run *run, int val) {
   double sums[2] = {0, 0}, begin = clock_seconds();
   int64_t n = data_val_scored(run->data, val), micro = run->batch.micro, D = mesh_dp_size(run->mesh);
   for (int64_t first = 0; first < n; first += D * micro) {
+    engine_shorten(run->engine, data_val_lengths(run->data, val, first, first + D * micro < n ? first + D * micro : n).longest);
     data_val(run->data, val, first + mesh_dp_index(run->mesh) * micro, n, micro, run->ids, run->labels, run->starts);
     engine_batch(run->engine, run->ids, run->labels);
     engine_segments(run->engine, run->starts);

@@ -186,14 +186,14 @@ static Sum sum_of(const Members *m, int group) {
   return sum;
 }
 
-Flops members_flops(const Members *members, const Config *c, const ModelConfig *m) {
+Flops members_flops(const Members *members, const ModelConfig *m, int64_t positions) {
   int64_t looked_up, all = model_parameters(m, &looked_up);
   return flops_per_token(&(FlopsShape){.parameters = all,
                                        .embedding_parameters = looked_up,
                                        .layers = m->layers,
                                        .heads = m->heads,
                                        .head_dim = m->head_dim,
-                                       .seq_len = c->train.seq_len,
+                                       .seq_len = positions,
                                        .window = m->window,
                                        .window_layers = m->window ? m->layers - m->window_from : 0,
                                        .spared_products = members->spared_products,

@@ -41,8 +41,8 @@ double members_saved_bytes(const Members *members);
 /* Bytes of the moments that one of `owners` ranks holds, in numbers of that size. */
 double members_moment_bytes(const Members *members, size_t size, int owners);
 
-/* Of a token, at the run's sequence length; members of the whole model. */
-Flops members_flops(const Members *members, const Config *c, const ModelConfig *model);
+/* Of a token of a sequence of so many positions; members of the whole model. */
+Flops members_flops(const Members *members, const ModelConfig *model, int64_t positions);
 
 /* Lines of a label, a blank and a text: "params", then a "group" each. */
 void members_print(const Members *members, const Config *c, Text *lines);

@@ -18,9 +18,13 @@ enum { LIBRARIES_READY = 3 }; /* steps in which programs run first, are captured
 
 static void step_tell(Run *run, int64_t step, const StepResult *result) {
   if (!run_speaks(run)) return;
+  const Flops *flops = &run->open_work.flops;
+  double tokens = (double)run->open_work.tokens;
   StepEvent event = {.step = step,
                      .tokens = step * run->batch.tokens,
-                     .step_tokens = run->batch.tokens,
+                     .step_tokens = run->open_work.tokens,
+                     .per_token = {flops->causal / tokens, flops->full / tokens},
+                     .padding = run->lengths.n > 1 ? 1 - (double)run->open_work.filled / tokens : 0,
                      .loss = result->loss,
                      .grad_norm = result->grad_norm,
                      .lr = run->open_lr,
@@ -100,6 +104,7 @@ static bool step(Run *run) {
   if (on) stalled += run_save_release(run);
   if (on) {
     run->open = ++run->step;
+    run->open_work = run->work;
     run->open_lr = lr_at(&run->schedule, run->step - 1);
     start_update(run);
     if (dev_is_host(run->dev) || run->step <= run->config->profile.steps.last) on = conclude(run, false);

@@ -8,10 +8,25 @@ static int64_t stream_begin(const Run *run, int64_t step) {
   return (step - 1 + history_ahead(run->history)) * run->batch.sequences;
 }
 
+/* With data.buckets a pass is as long as the longest of its rows on any rank wants: all ranks know the lengths of all rows
+ * (data_hash), and choose the same programs without asking.  at: the pass's first row of all ranks. */
+static void shorten(Run *run, int64_t at) {
+  int64_t rows = mesh_dp_size(run->mesh) * run->batch.micro, kind = 0;
+  RowLengths lengths = data_lengths(run->data, at, rows);
+  int64_t positions = engine_shorten(run->engine, lengths.longest);
+  while (run->lengths.at[kind] < positions) kind++;
+  double tokens = (double)(rows * positions);
+  const Flops *one = &run->flops[kind];
+  run->work.tokens += rows * positions;
+  run->work.filled += lengths.sum;
+  run->work.flops = (Flops){run->work.flops.causal + tokens * one->causal, run->work.flops.full + tokens * one->full};
+}
+
 void run_passes_of(Run *run, int64_t step, int64_t first, int64_t end) {
   const Batch *b = &run->batch;
   int64_t D = mesh_dp_size(run->mesh), d = mesh_dp_index(run->mesh);
   comm_step(run->comm, step);
+  run->work = (Work){0};
   for (int64_t pass = 0; pass < b->passes; pass++) {
     int64_t number = (d * b->passes + pass) * b->micro, at = stream_begin(run, step) + (pass * D + d) * b->micro;
     prof_span_begin(run->prof, "data");
@@ -20,6 +35,7 @@ void run_passes_of(Run *run, int64_t step, int64_t first, int64_t end) {
     for (int64_t row = 0; row < b->micro; row++)
       if (number + row < first || number + row >= end) data_blank(run->data, row, rows->ids, rows->labels);
     comm_doing(run->comm, false, "%s", "");
+    shorten(run, stream_begin(run, step) + pass * D * b->micro);
     engine_batch(run->engine, rows->ids, rows->labels);
     engine_segments(run->engine, rows->starts);
     engine_place(run->engine, step, (pass * D + d) * b->micro);

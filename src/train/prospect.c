@@ -48,13 +48,7 @@ static void open_engine(Prospect *p) {
   const Config *c = p->config;
   p->comm = comm_plan_nodes(p->site.ranks, p->site.per_node);
   p->mesh = setup_mesh(c, p->comm);
-  EngineOptions o = setup_options(c, &p->model, c->cpu.threads ? (int)c->cpu.threads : comm_core_share(p->comm));
-  o.dropout = setup_dropout(c, &p->model);
-  o.segments = setup_segments(c, &p->model);
-  o.sequences = p->batch.micro;
-  o.passes = p->batch.passes;
-  o.nominal_tokens = (double)p->batch.tokens;
-  o.train = true;
+  EngineOptions o = setup_training(c, &p->model, &p->batch, c->cpu.threads ? (int)c->cpu.threads : comm_core_share(p->comm));
   o.eval = c->data.val.n > 0 || c->data.val_fraction > 0;
   o.watch = p->site.watch;
   o.traits = p->members->traits;
@@ -73,7 +67,7 @@ Prospect *prospect_open(Arena *arena, const Config *c, const ProspectSite *site,
   *p = (Prospect){.arena = arena, .config = c, .site = *site, .model = setup_model(arena, c, warnings)};
   p->batch = config_check_batch(c, site->ranks);
   p->members = members_of_model(arena, c, &p->model);
-  p->flops = members_flops(p->members, c, &p->model);
+  p->flops = members_flops(p->members, &p->model, c->train.seq_len);
   open_engine(p);
   p->memory = memory_report(arena, engine_job(p->engine));
   p->host = (double)job_memory(engine_job(p->engine)).host;

@@ -38,6 +38,12 @@
 /* Where a run's time goes, in seconds; the longest single ones tell what saving in time takes. */
 typedef enum Spent { SPENT_START, SPENT_TRAINING, SPENT_EVALS, SPENT_SAVES, SPENTS } Spent;
 
+/* What a step's passes compute, on all ranks together. */
+typedef struct Work {
+  int64_t tokens, filled; /* filled: of these, no padding; with data.buckets, else all */
+  Flops flops;
+} Work;
+
 typedef struct Paces Paces; /* pace.c */
 typedef struct Saves Saves; /* save.c */
 
@@ -70,8 +76,10 @@ typedef struct Run {
   int n_changes;
   Engine *engine;
   Saves *saves;
-  Paces *paces; /* NULL: ranks are not compared */
-  Prof *prof;   /* NULL: nothing is to be recorded in this attempt, or it has been */
+  Paces *paces;              /* NULL: ranks are not compared */
+  Prof *prof;                /* NULL: nothing is to be recorded in this attempt, or it has been */
+  Lengths lengths;           /* that passes may have */
+  Flops flops[LENGTHS_MOST]; /* a token of each */
   LrSchedule schedule;
   RunShape shape;
 
@@ -83,6 +91,7 @@ typedef struct Run {
   int64_t step;                   /* updates done or under way, skipped ones included */
   int64_t open;                   /* the step whose update is under way, its results not read yet; 0: none */
   double open_lr;                 /* its learning rate */
+  Work work, open_work;           /* of the passes that were started last; of that step */
   int64_t saved_step;             /* of the last save; -1: none */
   int64_t compared_step;          /* the last behind which replicas were found alike; -1: none */
   int64_t retry_step, retry_wait; /* when a save that failed is tried again, and how many steps that is later; 0: none failed */

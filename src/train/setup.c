@@ -174,7 +174,7 @@ static OffloadOptions offload_of(const Config *c) {
   return o;
 }
 
-ModelDropout setup_dropout(const Config *c, const ModelConfig *model) {
+static ModelDropout dropout_of(const Config *c, const ModelConfig *model) {
   if (c->train.attention_dropout > 0)
     config_fail(c, "train.attention_dropout", "train.attention_dropout: 0", "no attention here drops anything");
   if (model->dropout.attention > 0 && !config_given(c, "train.attention_dropout"))
@@ -185,7 +185,7 @@ ModelDropout setup_dropout(const Config *c, const ModelConfig *model) {
   return (ModelDropout){model->dropout.embedding, model->dropout.residual};
 }
 
-bool setup_segments(const Config *c, const ModelConfig *model) {
+static bool has_segments(const Config *c, const ModelConfig *model) {
   if (c->data.packing && !model_takes_segments(model))
     config_fail(c, "data.packing", "data.packing: false", "the positions of %s count from the start of the sequence",
                 model->family);
@@ -236,6 +236,20 @@ EngineOptions setup_options(const Config *c, const ModelConfig *model, int threa
       .compiler = c->cpu.compiler,
       .interpreted = c->device.kind != DEVICE_KIND_CUDA && !strcmp(c->cpu.compiler, "none"),
   };
+}
+
+EngineOptions setup_training(const Config *c, const ModelConfig *model, const Batch *batch, int threads) {
+  EngineOptions o = setup_options(c, model, threads);
+  Lengths lengths = config_buckets(c);
+  _Static_assert(LENGTHS_MOST == 1 + (int)ENGINE_SHORTER, "with train.seq_len");
+  for (int i = 0; i + 1 < lengths.n; i++) o.shorter[i] = lengths.at[i];
+  o.dropout = dropout_of(c, model);
+  o.segments = has_segments(c, model);
+  o.sequences = batch->micro;
+  o.passes = batch->passes;
+  o.nominal_tokens = (double)batch->tokens;
+  o.train = true;
+  return o;
 }
 
 void setup_check_profile(const Config *c, int64_t total_steps) {

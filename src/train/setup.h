@@ -20,13 +20,11 @@ ModelConfig setup_model_from_hf(const HfConfig *hf);
 HfConfig setup_model_to_hf(const ModelConfig *model);
 
 /* Everything but the programs wanted (train, eval, …), the batch and watch. */
-/* What train.dropout says, or else the model's own; input errors where attention is to drop something. */
-ModelDropout setup_dropout(const Config *c, const ModelConfig *model);
-
-/* data.packing; an input error where the model's positions cannot begin anew. */
-bool setup_segments(const Config *c, const ModelConfig *model);
-
 EngineOptions setup_options(const Config *c, const ModelConfig *model, int threads);
+
+/* The same of what trains on the run file's data, its batch included.  Input errors where attention is to drop something, or where
+ * the model's positions cannot begin anew as data.packing wants.  Evaluation, traits and watch are the caller's. */
+EngineOptions setup_training(const Config *c, const ModelConfig *model, const Batch *batch, int threads);
 
 /* profile.steps that the run does not have are an input error; total_steps: its length. */
 void setup_check_profile(const Config *c, int64_t total_steps);

@@ -13,6 +13,7 @@
 #include "src/dev/machine.h"
 #include "src/report/environment.h"
 #include "src/report/human.h"
+#include "src/train/buckets.h"
 #include "src/train/chat.h"
 #include "src/train/run.h"
 
@@ -135,13 +136,7 @@ static EngineOptions settle(Run *run) {
   DevCard card;
   const Machine *machine = dev_card(run->dev, &card) ? machine_of_card(card.name) : NULL;
   if (machine && c->precision.compute == PRECISION_BF16) run->shape.speed.peak = machine->narrow;
-  EngineOptions o = setup_options(c, &run->model, threads);
-  o.dropout = setup_dropout(c, &run->model);
-  o.segments = setup_segments(c, &run->model);
-  o.sequences = run->batch.micro;
-  o.passes = run->batch.passes;
-  o.nominal_tokens = (double)run->batch.tokens;
-  o.train = true;
+  EngineOptions o = setup_training(c, &run->model, &run->batch, threads);
   o.eval = data_vals(run->data) > 0;
   o.traits = run->members->traits;
   const char *tuned = run->ckpt ? ckpt_text(run->ckpt, run->arena, "choices") : NULL;
@@ -246,6 +241,7 @@ static void banner_plan(Run *run) {
   text_close(&text);
   data_sources(run->data, run->shape.total_steps, b->sequences, &text);
   data_marks(run->data, &text);
+  buckets_tell(run->data, c, run->shape.last_step, b->micro * mesh_dp_size(run->mesh), &text);
   for (char *line = text.n ? strtok(text.at, "\n") : NULL; line; line = strtok(NULL, "\n")) lines_banner(l, "data", "%s", line);
   text_close(&text);
   JobMemory m = job_memory(engine_job(run->engine));
@@ -331,7 +327,9 @@ Run *run_open(int argc, char **argv) {
   open_folder(run);
   run_find(run); /* before anything is made of data that this run's keys do not suit */
   open_data(run);
-  run->shape.speed = (Speed){.per_token = members_flops(run->members, run->config, &run->model), .devices = comm_size(run->comm)};
+  run->lengths = config_buckets(run->config);
+  for (int i = 0; i < run->lengths.n; i++) run->flops[i] = members_flops(run->members, &run->model, run->lengths.at[i]);
+  run->shape.speed = (Speed){.per_token = run->flops[run->lengths.n - 1], .devices = comm_size(run->comm)};
   run_take(run);
   run_check_export(run);
   times.load = lap(&at);

@@ -10,7 +10,7 @@ shift $(($# > 0))
 export LD_LIBRARY_PATH=$folder/../lib:${LD_LIBRARY_PATH-}:/usr/local/cuda/lib64
 export OMPI_ALLOW_RUN_AS_ROOT=1 OMPI_ALLOW_RUN_AS_ROOT_CONFIRM=1
 gpus=$(nvidia-smi -L 2> /dev/null | grep -c '^GPU') passed=0 failed=0
-[ $# -gt 0 ] || set -- test_cuda test_host test_nccl check_big check_experts check_train.sh check_models.sh check_folders.sh check_asked.sh check_precision.sh check_recompute.sh check_strategies.sh check_choices.sh check_groups.sh check_offload.sh check_saves.sh check_numbers.sh check_plan.sh check_profile.sh check_watch.sh check_preflight.sh tinyshakespeare.sh \
+[ $# -gt 0 ] || set -- test_cuda test_host test_nccl check_big check_experts check_train.sh check_models.sh check_folders.sh check_buckets.sh check_asked.sh check_precision.sh check_recompute.sh check_strategies.sh check_choices.sh check_groups.sh check_offload.sh check_saves.sh check_numbers.sh check_plan.sh check_profile.sh check_watch.sh check_preflight.sh tinyshakespeare.sh \
   bench_cuda bench_big bench_nccl
 [ -e /dev/nvidiactl ] || echo "note  no GPU on this machine: everything is skipped"
 for name; do

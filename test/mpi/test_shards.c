@@ -9,7 +9,7 @@
 #include "test/mpi/ranks.h"
 #include "test/unit/small_model.h"
 
-enum { STEPS = 3, POSITIONS = 9, PASSES = 3, VOCAB = 37, PARAMS = 64 };
+enum { STEPS = 3, POSITIONS = 9, PASSES = 3, VOCAB = 37, PARAMS = 64, SHORT = 6 /* positions of rows that are not long */ };
 
 static EngineOptions options(void) {
   EngineOptions o = small_options(&(SmallModel){2, VOCAB, 2, 6}, 1, POSITIONS, PASSES, R);
@@ -25,13 +25,16 @@ typedef struct Trained {
   int64_t n[PARAMS];
 } Trained;
 
-/* This rank's tokens; a few do not count, more on some ranks than on others. */
+/* Whether a pass has a long row; in the first step the first pass alone, in the second the second. */
+static bool is_long(int step, int pass) { return pass == step; }
+
+/* This rank's tokens; a few do not count, more on some ranks than on others.  What is behind a row is padding. */
 static void batch(Engine *engine, int step, int pass) {
   int32_t ids[POSITIONS], labels[POSITIONS];
   Rng rng = rng_make((uint64_t)(step * PASSES + pass), RNG_TEST, "tokens", (uint64_t)me);
   for (int i = 0; i < POSITIONS; i++) {
     ids[i] = (int32_t)(rng_uniform(&rng, (uint64_t)i) * VOCAB);
-    labels[i] = i <= me ? -100 : (ids[i] * 5 + 3) % VOCAB;
+    labels[i] = i <= me || (i >= SHORT && !is_long(step, pass)) ? -100 : (ids[i] * 5 + 3) % VOCAB;
   }
   engine_batch(engine, ids, labels);
 }
@@ -61,6 +64,8 @@ static Trained train(Arena *arena, const EngineOptions *o, int shards) {
   engine_init(engine, 3);
   for (int s = 0; s < STEPS; s++) {
     for (int p = 0; p < PASSES; p++) {
+      int64_t taken = engine_shorten(engine, is_long(s, p) ? POSITIONS : SHORT);
+      EXPECT(taken == (o->shorter[0] && !is_long(s, p) ? SHORT : POSITIONS));
       batch(engine, s, p);
       engine_micro(engine, p);
     }
@@ -151,6 +156,25 @@ TEST(however_it_is_split_the_training_is_the_same_and_padding_stays_zero) {
     if (have[ways[i].base]) expect_near(&base[ways[i].base], &t);
     if (!have[ways[i].base]) base[ways[i].base] = t;
     have[ways[i].base] = true;
+  }
+  arena_close(arena);
+}
+
+/* Whichever programs its passes take, a step is the same however it is split: all ranks take the same. */
+TEST(passes_of_several_lengths_are_the_same_training_however_it_is_split) {
+  static const struct {
+    bool whole_group, across, recompute;
+  } ways[] = {{false, false, false}, {true, false, true}, {false, true, false}};
+  Arena *arena = arena_open();
+  EngineOptions o = options();
+  Trained base = train(arena, &o, 1);
+  o.shorter[0] = SHORT;
+  for (size_t i = 0; i < sizeof ways / sizeof *ways; i++) {
+    o.across = ways[i].across;
+    o.choices.forget = ways[i].recompute ? FORGET_BLOCKS : FORGET_NOTHING;
+    Trained t = train(arena, &o, ways[i].whole_group ? R : 1);
+    expect_same_on_all_ranks(arena, &t);
+    expect_near(&base, &t);
   }
   arena_close(arena);
 }

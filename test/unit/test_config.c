@@ -3,6 +3,7 @@
 #include <locale.h>
 #include <math.h>
 #include <setjmp.h>
+#include <stddef.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -75,6 +76,48 @@ TEST(amounts_have_exact_values_and_units) {
     EXPECT(amount->value == rows[i].value);
     EXPECT(amount->unit == rows[i].unit);
   }
+  arena_close(arena);
+}
+
+/* An eighth, a quarter and half of a sequence, in whole eights and none shorter than 64; or as asked, with the sequence itself. */
+TEST(buckets_come_to_lengths) {
+  static const struct {
+    const char *words, *printed, *lengths;
+  } rows[] = {{"data.buckets=none", "none", "4096 "},
+              {"data.buckets=auto", "auto", "512 1024 2048 4096 "},
+              {"data.buckets=auto train.seq_len=300 train.global_batch_size=1sequences", "auto", "80 152 300 "},
+              {"data.buckets=auto train.seq_len=64 train.global_batch_size=1sequences", "auto", "64 "},
+              {"data.buckets=1Ki", "[1024]", "1024 4096 "},
+              {"data.buckets=[256,512,3000]", "[256, 512, 3000]", "256 512 3000 4096 "},
+              {"data.buckets=1,2,3,4096", "[1, 2, 3, 4096]", "1 2 3 4096 "}};
+  Arena *arena = arena_open();
+  ptrdiff_t to_data = strstr(good, "data:") - good;
+  for (size_t i = 0; i < sizeof rows / sizeof *rows; i++) {
+    Config *c = load_words(arena, good, arena_printf(arena, "data.format=chat %s", rows[i].words));
+    const Key *key = key_find_path("data.buckets");
+    Text text = {0}, all = {0};
+    value_print(key, c, &text);
+    EXPECT_TEXT(text.at, rows[i].printed);
+    Config *again = load_text(arena, arena_printf(arena, "%.*sdata: {train: a.bin, format: chat, buckets: %s}\n%s", (int)to_data,
+                                                  good, text.at, strstr(good, "train:\n")));
+    EXPECT(!memcmp(&again->data.buckets, &c->data.buckets, sizeof c->data.buckets));
+    Lengths lengths = config_buckets(c);
+    for (int n = 0; n < lengths.n; n++) text_printf(&all, "%lld ", (long long)lengths.at[n]);
+    EXPECT_TEXT(all.at, rows[i].lengths);
+    text_close(&text);
+    text_close(&all);
+  }
+  static const char *const bad[][2] = {{"data.buckets=[]", "'data.buckets' wants lengths"},
+                                       {"data.buckets=[512,256]", "'data.buckets' wants ascending lengths"},
+                                       {"data.buckets=[0,256]", "'data.buckets' is out of range"},
+                                       {"data.buckets=long", "'data.buckets' wants a whole number"},
+                                       {"data.buckets=1,2,3,4,5", "'data.buckets' has too many lengths"},
+                                       {"data.buckets=1,2,3,4", "too many buckets"},
+                                       {"data.buckets=[5000]", "a bucket is longer than all rows"},
+                                       {"data.buckets=a,b", "'data.buckets' wants a whole number"}};
+  for (size_t i = 0; i < sizeof bad / sizeof *bad; i++)
+    EXPECT_FAIL(FAIL_INPUT, bad[i][1], load_words(arena, good, arena_printf(arena, "data.format=chat %s", bad[i][0])));
+  EXPECT_FAIL(FAIL_INPUT, "'data.buckets' has no use here", load_words(arena, good, "data.buckets=auto"));
   arena_close(arena);
 }
 
@@ -175,7 +218,7 @@ TEST(every_default_and_example_is_a_value_of_its_key) {
       continue;
     }
     char *copy = arena_strdup(arena, keys[i].example), *rest;
-    const char *between = keys[i].type == KEY_SET ? "" : ",";
+    const char *between = keys[i].type == KEY_SET || keys[i].type == KEY_LENGTHS ? "" : ",";
     for (char *at = strtok_r(copy, between, &rest); at; at = strtok_r(NULL, between, &rest)) {
       EXPECT(value_parse(arena, &keys[i], at + strspn(at, " "), &c, &fault));
     }

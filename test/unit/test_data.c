@@ -433,6 +433,58 @@ TEST(longer_documents_are_cut_dropped_or_refused_as_asked) {
   arena_close(arena);
 }
 
+static int by_bytes(const void *a, const void *b) { return memcmp(a, b, 2 * S * sizeof(int32_t)); }
+
+/* A step's rows, ids and labels of each. */
+static void rows_of(const Data *data, Arena *arena, int64_t step, int32_t rows[4][2 * S]) {
+  Made made = make(data, arena, 4 * step, 4);
+  for (int r = 0; r < 4; r++) {
+    memcpy(rows[r], made.ids + r * S, S * sizeof(int32_t));
+    memcpy(rows[r] + S, made.labels + r * S, S * sizeof(int32_t));
+  }
+}
+
+/* All that is behind a row's length is padding. */
+static int length_of(const int32_t row[2 * S]) {
+  int n = S;
+  while (n > 0 && row[n - 1] == 0) n--;
+  return n;
+}
+
+TEST(with_buckets_each_step_has_the_same_rows_by_length) {
+  Arena *arena = arena_open();
+  write_documents("d.bin", lengths, DOCUMENTS, 2);
+  Data *plain = data_open(arena, config_file(arena, "d.bin", ", format: chat"), NULL, VOCAB),
+       *sorted = data_open(arena, config_file(arena, "d.bin", ", format: chat, buckets: [2, 4]"), NULL, VOCAB);
+  EXPECT(data_hash(plain) != data_hash(sorted)); /* ranks that sort agree on lengths */
+  int moved = 0;
+  for (int64_t step = 9; step >= 0; step--) {
+    int32_t a[4][2 * S], b[4][2 * S];
+    RowLengths of = data_lengths(sorted, 4 * step, 4);
+    int64_t sum = 0;
+    rows_of(plain, arena, step, a);
+    rows_of(sorted, arena, step, b);
+    for (int r = 0; r < 4; r++) {
+      RowLengths one = data_lengths(sorted, 4 * step + r, 1);
+      const char *source;
+      EXPECT(one.longest == length_of(b[r]) && one.sum == one.longest && (!r || one.longest >= length_of(b[r - 1])));
+      int64_t same = 0; /* the row that is there in the stream's order is this one's sample */
+      while (memcmp(a[same], b[r], sizeof *a)) EXPECT(++same < 4);
+      EXPECT(data_sample(sorted, 4 * step + r, &source) == data_sample(plain, 4 * step + same, &source));
+      sum += one.sum;
+    }
+    EXPECT(of.sum == sum && of.longest == length_of(b[3]));
+    moved += memcmp(a, b, sizeof a) != 0;
+    qsort(a, 4, sizeof *a, by_bytes);
+    qsort(b, 4, sizeof *b, by_bytes);
+    EXPECT(!memcmp(a, b, sizeof a));
+  }
+  EXPECT(moved > 5 && data_lengths(plain, 0, 4).longest == S);
+  data_close(plain);
+  data_close(sorted);
+  arena_close(arena);
+}
+
 /* Else all of it would be the end of the file before's last document. */
 TEST(files_of_which_no_mark_says_that_a_document_begins_are_refused_beside_those_that_have_them) {
   Arena *arena = arena_open();

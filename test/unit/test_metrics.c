@@ -106,6 +106,26 @@ TEST(metrics_read_back_as_the_same_numbers) {
   json_decref(all);
 }
 
+/* Attention over shorter rows costs less a token. */
+TEST(a_step_of_shortened_passes_counts_its_own_arithmetic_and_padding) {
+  char path[300];
+  metrics_path(path, "metrics.jsonl");
+  Metrics *m = metrics_open(check_folder(), 0, NULL);
+  StepEvent e = step_event(1);
+  e.step_tokens = 1000;
+  e.seconds = 1;
+  e.per_token = (Flops){4e5, 7e5};
+  e.padding = 0.25;
+  metrics_step(m, &speed, &e);
+  metrics_close(m);
+  size_t n;
+  json_t *all = metrics_read(path, &n), *step = json_array_get(all, 0);
+  EXPECT_NEAR(json_number_value(json_object_get(step, "mfu_causal")), 1000 * 4e5 / 2 / 1e12, 1e-12);
+  EXPECT_NEAR(json_number_value(json_object_get(step, "mfu_full")), 1000 * 7e5 / 2 / 1e12, 1e-12);
+  EXPECT(json_number_value(json_object_get(step, "padding")) == 0.25);
+  json_decref(all);
+}
+
 TEST(metrics_have_a_point_in_every_locale) {
   const char *const locales[] = {"de_DE.UTF-8", "fr_FR.UTF-8", "de_DE", "fr_FR"};
   for (int i = 0; i < 4; i++)
