@@ -10,6 +10,7 @@
 #include "src/train/run.h"
 
 static const double gib = 1 << 30;
+static const double little = 1.0 / 32; /* GiB, what a process holds of its own: no share of a small run's plan */
 
 double run_planned(const Run *run) {
   JobMemory m = job_memory(engine_job(run->engine));
@@ -49,8 +50,12 @@ void run_memory_end(Run *run) {
     if (all[r] > most) most = all[rank = r];
   free(all);
   if (!run_speaks(run) || planned <= 0) return;
-  char beside[64] = "";
+  char beside[64] = "", off[32];
+  double more = most - planned;
+  if (more < little && more > -little)
+    snprintf(off, sizeof off, "%+.0f MiB", 1024 * more);
+  else
+    snprintf(off, sizeof off, "%+.1f %%", 100 * more / planned);
   if (run->memory_beside > 0) snprintf(beside, sizeof beside, ", of which %.3g beside the plan", run->memory_beside);
-  lines_end(run->lines, "memory", "at the peak %.3g GiB on rank %d (%+.1f %% of the %.3g planned)%s", most, rank,
-            100 * (most - planned) / planned, planned, beside);
+  lines_end(run->lines, "memory", "at the peak %.3g GiB on rank %d (%.3g planned, %s)%s", most, rank, planned, off, beside);
 }
