@@ -40,22 +40,27 @@ void run_memory_tell(Run *run) {
                  allocated, total - free, m.place, run->memory_beside, free);
 }
 
+typedef struct Peak {
+  double own, beside; /* GiB: what is planned; what the driver says of the process besides */
+} Peak;
+
 void run_memory_end(Run *run) {
-  int n = comm_size(run->comm);
+  int n = comm_size(run->comm), rank = 0;
   run_memory_look(run);
-  double mine = run_memory(run) + run->memory_beside, most = 0, *all = xmalloc(sizeof *all * (size_t)n), planned = run_planned(run);
-  int rank = 0;
+  Peak mine = {run_memory(run), run->memory_beside}, *all = xmalloc(sizeof *all * (size_t)n);
   comm_gather(run->comm, &mine, sizeof mine, all);
-  for (int r = 0; r < n; r++)
-    if (all[r] > most) most = all[rank = r];
+  for (int r = 1; r < n; r++)
+    if (all[r].own + all[r].beside > all[rank].own + all[rank].beside) rank = r;
+  Peak most = all[rank];
   free(all);
+  double planned = run_planned(run), more = most.own - planned;
   if (!run_speaks(run) || planned <= 0) return;
-  char beside[64] = "", off[32];
-  double more = most - planned;
+  char off[32], beside[64] = "";
   if (more < little && more > -little)
     snprintf(off, sizeof off, "%+.0f MiB", 1024 * more);
   else
     snprintf(off, sizeof off, "%+.1f %%", 100 * more / planned);
-  if (run->memory_beside > 0) snprintf(beside, sizeof beside, ", of which %.3g beside the plan", run->memory_beside);
-  lines_end(run->lines, "memory", "at the peak %.3g GiB on rank %d (%.3g planned, %s)%s", most, rank, planned, off, beside);
+  if (most.beside > 0) snprintf(beside, sizeof beside, "; %.3g of context, NCCL, libraries", most.beside);
+  lines_end(run->lines, "memory", "at the peak %.3g GiB on rank %d (%.3g planned, %s%s)", most.own + most.beside, rank, planned,
+            off, beside);
 }

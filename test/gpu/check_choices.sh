@@ -35,7 +35,7 @@ judge "... and says so" grep -q '^note  device.kind: auto is cpu: CUDA: no CUDA-
 
 judge "the memory in use is told" grep -qE '^memory   allocated: .* in use on GPU [0-9]+ .* by context, NCCL, libraries' gpu/log.txt
 judge "... at each step" grep -qE '"type":"step".*"beside_gib":0\.[0-9]' gpu/metrics.jsonl
-judge "... and at the end, beside the plan" grep -qE '^memory +at the peak [0-9.]+ GiB on rank 0 \([0-9.]+ planned, \+[0-9.]+ (%|MiB)\), of which' gpu/log.txt
+judge "... and at the end, beside the plan" grep -qE '^memory +at the peak [0-9.]+ GiB on rank 0 \([0-9.]+ planned, [+-]0 MiB; [0-9.]+ of context' gpu/log.txt
 
 judge "run.tune measures" train run.folder=tuned run.tune=true
 judge "... and records products and attention" eval \
