@@ -72,6 +72,9 @@ bool try_ckpt_write(Comm *comm, const CkptSave *save, Why *why);
  * keeps all. */
 bool try_ckpt_prune(const char *folder, int keep, int64_t keep_every, Why *why);
 
+/* One process, while nobody saves there: what jobs that died in a save or in a removal have left in RUN/checkpoints goes. */
+void ckpt_clear(const char *folder);
+
 /* --- reading ------------------------------------------------------------------------------------------------------------ */
 
 typedef struct Ckpt Ckpt;

@@ -72,14 +72,16 @@ static bool create_all(const CkptWriter *w, hid_t file, int number) {
   return ok || h5_why(w->why, w->files[number]);
 }
 
-void ckpt_remove_remains(const CkptWriter *w) {
-  DIR *dir = opendir(w->save->folder);
+void ckpt_clear(const char *folder) {
+  DIR *dir = opendir(folder);
   if (!dir) return;
+  Arena *arena = arena_open();
   const char *end = NULL;
   for (struct dirent *d; (d = readdir(dir));)
     if (ckpt_parse_name(d->d_name, &end) >= 0 && (!strcmp(end, ".tmp") || !strcmp(end, ".old")))
-      try_tree_remove(arena_printf(w->arena, "%s/%s", w->save->folder, d->d_name), NULL);
+      try_tree_remove(arena_printf(arena, "%s/%s", folder, d->d_name), NULL);
   closedir(dir);
+  arena_close(arena);
 }
 
 /* The empty file at `from` (sparse, in memory) is copied to its place, where all of its space is asked for at once if the file
@@ -146,7 +148,7 @@ static bool make_file(const CkptWriter *w, int number) {
 bool ckpt_make_files(CkptWriter *w) {
   ckpt_tell_doing(w, "making", w->aside);
   if (!try_folder_make(w->save->folder, w->why)) return false;
-  ckpt_remove_remains(w);
+  ckpt_clear(w->save->folder);
   bool ok = try_folder_make(w->aside, w->why);
   for (int i = 0; ok && i < w->n_files; i++) ok = make_file(w, i);
   return ok;

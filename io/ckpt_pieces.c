@@ -80,13 +80,20 @@ static bool write_tensor(CkptWriter *w, hid_t file, int tensor) {
   return ok;
 }
 
+/* Whether this rank can open all of them: MPI-IO opens together, and where some ranks cannot, the others wait for good. */
+static bool can_open(CkptWriter *w) {
+  for (int f = 0; f < w->n_files; f++)
+    if (access(w->files[f], R_OK | W_OK)) return why_not(w->why, "%s: %s", w->files[f], strerror(errno));
+  return true;
+}
+
 /* All ranks; as many of the files as can be opened. */
 static bool open_files(CkptWriter *w, hid_t *files) {
   const void *mpi = comm_mpi(w->comm);
   hid_t access = h5_file_access(CKPT_ALIGNMENT);
   CHECK(!mpi || H5Pset_fapl_mpio(access, *(const MPI_Comm *)mpi, MPI_INFO_NULL) >= 0);
-  bool ok = true;
   for (int f = 0; f < w->n_files; f++) files[f] = -1;
+  bool ok = ckpt_all_agree(w, can_open(w));
   for (int f = 0; ok && f < w->n_files; f++) {
     files[f] = H5Fopen(w->files[f], H5F_ACC_RDWR, access);
     ok = ckpt_all_agree(w, files[f] >= 0 || h5_why(w->why, w->files[f]));

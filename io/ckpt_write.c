@@ -127,7 +127,7 @@ static bool commit(const CkptWriter *w, const CkptHash *hash, int64_t n) {
   ckpt_tell_doing(w, "committing", w->aside);
   ok = ok && write_manifest(w, hash, n) && try_sync(w->aside, w->why) && take_name(w);
   if (!ok) return false;
-  ckpt_remove_remains(w);
+  ckpt_clear(w->save->folder);
   return try_sync(w->save->folder, w->why);
 }
 

@@ -32,9 +32,6 @@ int64_t ckpt_tensor_nbytes(const CkptTensor *t);
 
 /* ckpt_make.c, rank 0: the files, with everything in its place but the tensors' elements. */
 bool ckpt_make_files(CkptWriter *w);
-/* What a job that died in a save left behind, of this step or any other. */
-void ckpt_remove_remains(const CkptWriter *w);
-
 /* Of several files ranks take others as their first: the k-th that this rank turns to. */
 int ckpt_file_turn(const CkptWriter *w, int k);
 

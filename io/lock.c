@@ -204,6 +204,21 @@ static int create_lock(const char *path, const Holder *self) {
 
 /* --- keeping ------------------------------------------------------------------------------------------------------------ */
 
+/* False: the lock is somebody else's.  A beat that fails is made good by the next. */
+static bool beat(Lock *lock) {
+  if (is_at(lock->fd, lock->path)) {
+    futimens(lock->fd, NULL);
+    return true;
+  }
+  Holder self;
+  describe_self(&self);
+  int fd = create_lock(lock->path, &self);
+  if (fd < 0) return errno != EEXIST;
+  close(lock->fd);
+  lock->fd = fd;
+  return true;
+}
+
 static void *keep_fresh(void *argument) {
   Lock *lock = argument;
   pthread_mutex_lock(&lock->mutex);
@@ -213,10 +228,9 @@ static void *keep_fresh(void *argument) {
     until.tv_sec += LOCK_BEAT;
     pthread_cond_timedwait(&lock->ended, &lock->mutex, &until);
     pthread_mutex_unlock(&lock->mutex); /* a slow file system must not hold up lock_lost */
-    bool ours = is_at(lock->fd, lock->path);
-    if (ours) futimens(lock->fd, NULL); /* a beat that fails is made good by the next */
+    bool lost = !beat(lock);
     pthread_mutex_lock(&lock->mutex);
-    lock->lost = !ours;
+    lock->lost = lost;
   }
   pthread_mutex_unlock(&lock->mutex);
   return NULL;

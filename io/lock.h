@@ -20,7 +20,8 @@ Lock *lock_acquire(const char *folder);
 /* NULL: why, and in kind what fail() would be told. */
 Lock *try_lock_acquire(const char *folder, FailKind *kind, Why *why);
 
-/* True once somebody else has removed or taken the lock, which no job does before it has expired: stop writing. */
+/* True once somebody else has taken the lock, which no job does before it has expired: stop writing.  One that is gone, with its
+ * folder or without, is made again as soon as it can be. */
 bool lock_lost(Lock *lock);
 
 void lock_release(Lock *lock); /* removes the file if it is still ours; NULL is fine */

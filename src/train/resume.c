@@ -6,6 +6,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/stat.h>
 
 #include "src/report/difference.h"
 #include "src/train/patterns.h"
@@ -20,6 +21,11 @@ static bool is_within(const char *path, const char *folder) {
   return !strncmp(a, b, n) && (a[n] == '/' || !a[n]);
 }
 
+/* The run folder, or its checkpoints folder, may be a link. */
+static bool is_own(const Run *run, const char *path) {
+  return is_within(path, run->folder->path) || is_within(path, run->folder->checkpoints);
+}
+
 /* A folder given from elsewhere is where the run starts; once it has checkpoints of its own, it goes on from these. */
 static const char *resume_folder(Run *run) {
   const char *asked = run->config->checkpoint.resume, *own = run->folder->checkpoints;
@@ -27,7 +33,7 @@ static const char *resume_folder(Run *run) {
   if (!strcmp(asked, "auto")) return own;
   int n = 0;
   ckpt_list(run->arena, own, &n);
-  if (!n || is_within(asked, run->folder->path)) return asked;
+  if (!n || is_own(run, asked)) return asked;
   if (run_speaks(run)) lines_note(run->lines, "this run has begun from %s and goes on from its own checkpoints", asked);
   return own;
 }
@@ -154,19 +160,24 @@ static void check_same(Run *run, const Ckpt *ckpt) {
 
 /* --- going on ------------------------------------------------------------------------------------------------------------- */
 
-/* Checkpoints of steps that are to be done again would be taken for this run's newest. */
+/* Checkpoints of steps that are to be done again would be taken for this run's newest.  They go to the attempt's folder, or where
+ * that is in another file system (checkpoints/ is a link) to a folder beside them. */
 static void set_aside(Run *run) {
   int n, moved = 0;
+  const char *to = run->folder->here;
   const int64_t *steps = ckpt_list(run->arena, run->folder->checkpoints, &n);
   for (int i = 0; i < n; i++) {
     if (steps[i] <= run->step) continue;
-    const char *name = arena_printf(run->arena, "step-%08lld", (long long)steps[i]);
-    const char *from = arena_printf(run->arena, "%s/%s", run->folder->checkpoints, name);
-    if (rename(from, arena_printf(run->arena, "%s/%s", run->folder->here, name)))
-      fail(FAIL_MACHINE, "%s cannot be moved to %s: %s\nhelp: move it away", from, run->folder->here, strerror(errno));
+    const char *from = ckpt_path(run->arena, run->folder->checkpoints, steps[i], "");
+    bool done = !rename(from, ckpt_path(run->arena, to, steps[i], ""));
+    if (!done && errno == EXDEV) {
+      to = arena_printf(run->arena, "%s/attempt-%d", run->folder->checkpoints, run->folder->attempt);
+      done = (!mkdir(to, 0777) || errno == EEXIST) && !rename(from, ckpt_path(run->arena, to, steps[i], ""));
+    }
+    if (!done) fail(FAIL_MACHINE, "%s cannot be moved to %s: %s\nhelp: move it away", from, to, strerror(errno));
     moved++;
   }
-  if (moved) lines_note(run->lines, "%d later checkpoint%s moved to %s", moved, moved == 1 ? "" : "s", run->folder->here);
+  if (moved) lines_note(run->lines, "%d later checkpoint%s moved to %s", moved, moved == 1 ? "" : "s", to);
 }
 
 enum { CHANGES_SHOWN = 24 };
@@ -231,7 +242,7 @@ static void go_on_from(Run *run, Ckpt *ckpt) {
   take_history(run, ckpt);
   run->ckpt = ckpt;
   run->step = ckpt_step(ckpt);
-  run->saved_step = is_within(ckpt_folder(ckpt), run->folder->path) ? run->step : -1;
+  run->saved_step = is_own(run, ckpt_folder(ckpt)) ? run->step : -1;
 }
 
 /* Damage may show only now; then the one before is taken.  Kernels that were chosen by measurement stay those of the newer one. */

@@ -2,6 +2,7 @@
 /* A run from start to end; what the files of the train command share.
  *
  *   start.c     from the command line to a run that is ready
+ *   shared.c    whether all ranks see the run folder
  *   resume.c    where a run goes on
  *   loop.c      steps, and what the ranks decide between them
  *   passes.c    forward and backward of a step
@@ -117,6 +118,11 @@ Run *run_open(int argc, char **argv);
 void run_close(Run *run);
 bool run_speaks(const Run *run); /* this rank does, for the job: rank 0 */
 void run_spend(Run *run, Spent kind, double seconds);
+
+/* --- shared.c ------------------------------------------------------------------------------------------------------------- */
+
+/* All ranks, once rank 0 has made the run folder: an input error unless they all see what it makes there. */
+void run_check_shared(Run *run);
 
 /* --- resume.c ------------------------------------------------------------------------------------------------------------- */
 
@@ -240,7 +246,8 @@ void run_evaluate(Run *run);
 typedef enum Wish { WISH_STOP, WISH_SAVE, WISH_PAUSE, WISHES } Wish;
 enum { PAUSE_TIME = 1000 };
 
-void wishes_listen(void); /* to signals, from here on */
+void wishes_open(void);   /* SIGUSR1 is heard from here on: whenever it comes, the run saves and ends as soon as it can */
+void wishes_listen(void); /* and now the others, which until then end a job that has nothing to save */
 /* What this process has been asked for since it last looked; 0: nothing. */
 void wishes_take(const Run *run, int64_t wanted[WISHES]);
 

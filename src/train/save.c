@@ -9,6 +9,7 @@
 #include <stdlib.h>
 #include <string.h>
 #include <sys/statvfs.h>
+#include <unistd.h>
 
 #include "src/base/clock.h"
 #include "src/base/memory.h"
@@ -116,6 +117,9 @@ static void prepare(Run *run) {
   if (lock_lost(run->lock))
     fail(FAIL_MACHINE, "%s/LOCK is another job's now: it had not been heard of for %d s\nhelp: end one of the two jobs",
          run->folder->path, LOCK_EXPIRES);
+  if (access(run->folder->path, F_OK) && errno == ENOENT)
+    lines_warn(run->lines, run->step, "%s is not there any more, was it moved or removed?  It is made anew, for checkpoints",
+               run->folder->path);
   if (!metrics_sync(run->metrics, &why)) lines_warn(run->lines, run->step, "%s", why.text);
 }
 

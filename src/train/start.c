@@ -84,8 +84,10 @@ static void open_folder(Run *run) {
   if (run_speaks(run)) {
     runfolder_make(folder);
     run->lock = lock_acquire(folder->path);
+    ckpt_clear(folder->checkpoints); /* its room is counted on */
   }
   comm_barrier(run->comm);
+  run_check_shared(run);
   comm_set_error_file(run->comm, folder->error);
   lines_log(run->lines, run_speaks(run) ? folder->log : runfolder_rank_log(folder, run->arena, comm_rank(run->comm)));
 }
@@ -311,6 +313,7 @@ Run *run_open(int argc, char **argv) {
   Times times = {0};
   double at = clock_seconds();
   *run = (Run){.arena = arena, .saved_step = -1, .compared_step = -1, .loss = NAN, .eval_loss = NAN, .back_to = -1};
+  wishes_open();
   run->history = history_open(arena);
   run->environment = environment_by_hand(arena);
   run->comm = comm_boot(&argc, &argv);

@@ -9,11 +9,6 @@
 #include "src/base/clock.h"
 #include "src/train/run.h"
 
-static const struct {
-  int number;
-  int flags; /* SA_RESETHAND: the second one has its usual effect */
-} signals[] = {{SIGINT, SA_RESETHAND}, {SIGTERM, 0}, {SIGUSR1, 0}};
-
 /* In the run folder; NULL: no file asks for it. */
 static const char *const files[WISHES] = {[WISH_STOP] = "STOP", [WISH_SAVE] = "SAVE"};
 
@@ -21,12 +16,17 @@ static volatile sig_atomic_t told; /* the signal that told this process to stop 
 
 static void hear(int number) { told = number; }
 
+static void listen(int number, int flags) {
+  struct sigaction action = {.sa_handler = hear, .sa_flags = SA_RESTART | flags};
+  sigemptyset(&action.sa_mask);
+  CHECK(!sigaction(number, &action, NULL));
+}
+
+void wishes_open(void) { listen(SIGUSR1, 0); }
+
 void wishes_listen(void) {
-  for (size_t i = 0; i < sizeof signals / sizeof *signals; i++) {
-    struct sigaction action = {.sa_handler = hear, .sa_flags = SA_RESTART | signals[i].flags};
-    sigemptyset(&action.sa_mask);
-    CHECK(!sigaction(signals[i].number, &action, NULL));
-  }
+  listen(SIGINT, SA_RESETHAND); /* the second one has its usual effect */
+  listen(SIGTERM, 0);
   CHECK(signal(SIGPIPE, SIG_IGN) != SIG_ERR); /* a reader of stdout that ends does not end the training */
 }
 

@@ -65,6 +65,69 @@ test_what_cannot_be_read_gives_way_to_the_step_before() {
   expect_same run whole
 }
 
+# As where it is the node's own: what one rank makes there the other does not see.
+test_a_run_folder_that_ranks_do_not_share_is_refused() {
+  write_run
+  cp -r . "$TMPDIR/elsewhere.$$"
+  expect_run 2 mpirun --oversubscribe -np 1 "$hpctrain" t.yaml $plain : -np 1 sh -c "cd '$TMPDIR/elsewhere.$$' && exec '$hpctrain' t.yaml $plain"
+  rm -r "$TMPDIR/elsewhere.$$"
+  expect_err '^error: rank 1 \(.*\) does not see what rank 0 makes in run/checkpoints$'
+  expect_err '^help: a folder in a file system that all nodes share$'
+  expect_equal "$(ls run/checkpoints)" ''
+}
+
+small_disk() { # SIZE: in ./small, until the test ends; fails where none can be had
+  mkdir -p small
+  mount -t tmpfs -o size="$1" none small 2> /dev/null || { echo "note  nothing can be mounted here" >&2; return 1; }
+  trap 'umount -l "$PWD/small"' EXIT
+}
+
+# Its room is what the next ones are to have.
+test_what_a_dead_save_has_left_gives_way() {
+  write_run
+  small_disk 1400k || return 0
+  train 1 $plain run.folder=small/run checkpoint.keep=2 checkpoint.every=2steps train.stop_after=4steps
+  mkdir small/run/checkpoints/step-0000000{6.tmp,3.old}
+  head -c 410000 /dev/zero > small/run/checkpoints/step-00000006.tmp/model.h5
+  train 1 $plain run.folder=small/run checkpoint.keep=2 checkpoint.every=2steps
+  expect_equal "$(ls small/run/checkpoints | tr '\n' ' ')" 'step-00000008 step-00000010 '
+}
+
+# They are the run's own, and what is to be done again stays in their file system.
+test_checkpoints_may_lie_in_another_file_system() {
+  write_run
+  small_disk 10m || return 0
+  mkdir run small/there
+  ln -s "$PWD/small/there" run/checkpoints
+  train 1 $plain checkpoint.keep=9 checkpoint.every=5steps
+  local before
+  before=$(numbers run)
+  train 1 $plain checkpoint.keep=9 checkpoint.every=5steps checkpoint.resume=run/checkpoints/step-00000005
+  expect_out '^resume   run/checkpoints/step-00000005, verified; '
+  expect_out '^note  1 later checkpoint moved to run/checkpoints/attempt-2$'
+  expect_equal "$(numbers run)" "$before"
+  train 1 $plain
+  expect_out '^note  step 10 is done'
+}
+
+# Its checkpoints are not lost for that, and its lock is there again.
+test_a_run_folder_that_is_moved_is_made_anew() {
+  write_run
+  sed -i 's/10 steps/1000000 steps/' t.yaml
+  on_disk 1 $plain checkpoint.every=20steps &
+  eventually said out '^step'
+  mv run moved
+  echo 'fsync 12000 0 /checkpoints/' > fault
+  eventually said err '^warn .* run is not there any more, was it moved or removed\?  It is made anew, for checkpoints$'
+  eventually [ -e run/LOCK ]
+  rm fault
+  touch run/STOP
+  wait $!
+  expect_out '^done '
+  expect_equal "$(grep -c '^warn' err)" 1
+  expect_run 0 "$hpctrain" ckpt verify run
+}
+
 # Of another node, whose processes cannot be looked at: alive until it has not been heard of for two minutes.
 test_a_lock_of_another_node_expires() {
   write_run

@@ -358,6 +358,19 @@ test_signals_save_and_stop() {
   expect_equal "$(grep -c '"type":"save"' run/metrics.jsonl)" 3
 }
 
+# While it starts there is nothing to save: then as soon as there is.
+test_a_signal_in_the_start_is_heard_later() {
+  write_run
+  sed -i 's/10 steps/1000000 steps/' t.yaml
+  timeout 60 "$hpctrain" t.yaml $plain > out 2> err < /dev/null &
+  eventually [ -e run/LOCK ]
+  kill -USR1 "$(pgrep -P $! -x hpctrain)"
+  wait $!
+  expect_out '^note  SIGUSR1: the run saves and ends$'
+  expect_out '^done   [1-9] of 1000000 steps'
+  [ -e run/REQUEUE ]
+}
+
 # What an attempt leaves for the job script is gone once the next goes on.
 test_a_time_limit_ends_a_run_that_another_job_goes_on_with() {
   write_run

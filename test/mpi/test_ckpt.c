@@ -369,3 +369,13 @@ TEST(an_unwritable_folder_is_the_same_reason_on_all_ranks) {
     EXPECT(strstr(why.text, "/proc/none"));
   }
 }
+
+/* As where it is on a disk of one node. */
+TEST(a_folder_that_others_do_not_see_fails_on_all_ranks) {
+  Why why;
+  if (comm_size(comm) == 1) return;
+  for (int threads = 0; threads <= 1; threads++) {
+    EXPECT(!case_save_by(comm, comm_rank(comm) ? "/proc/none/checkpoints" : check_folder(), 1, threads, &why));
+    EXPECT(strstr(why.text, "/proc/none/checkpoints/step-00000001.tmp/model.h5: ") && strstr(why.text, strerror(ENOENT)));
+  }
+}
