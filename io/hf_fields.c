@@ -226,7 +226,7 @@ static bool is_word(const json_t *value, const char *given, const char *word, si
 
 static bool check_only(const HfReader *r, const json_t *value, const char *prefix, const HfField *f) {
   if (!value || json_is_null(value)) return true;
-  char *given = json_dumps(value, JSON_ENCODE_ANY | JSON_COMPACT);
+  char *given = json_dumps(value, JSON_ENCODE_ANY | JSON_COMPACT | JSON_REAL_PRECISION(15));
   CHECK(given);
   bool fits = false;
   for (const char *word = f->only; *word && !fits; word += strspn(word, " ")) {

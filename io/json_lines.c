@@ -8,23 +8,20 @@
 
 #include "src/base/utf8.h"
 
-bool is_json_lines(const char *path) {
-  size_t n = strlen(path);
-  return n > 6 && !strcmp(path + n - 6, ".jsonl");
-}
-
 static bool is_blank(const char *at, size_t n) {
   for (size_t i = 0; i < n; i++)
     if (!memchr(" \t\r", at[i], 3)) return false;
   return true;
 }
 
-void text_lines_read(const char *path, TextLineVisit *visit, void *self) {
+size_t json_mark(const char *text, size_t n) { return n >= 3 && !memcmp(text, "\xef\xbb\xbf", 3) ? 3 : 0; }
+
+static void read_lines(const char *path, bool json, TextLineVisit *visit, void *self) {
   size_t n, line = 1;
   char *text = file_read(path, &n);
   if (!text) fail(FAIL_INPUT, "%s: %s", path, strerror(errno));
   Text place = {0};
-  for (const char *at = text, *end = text + n; at < end; line++) {
+  for (const char *at = text + (json ? json_mark(text, n) : 0), *end = text + n; at < end; line++) {
     const char *stop = memchr(at, '\n', (size_t)(end - at));
     size_t length = (size_t)((stop ? stop : end) - at);
     place.n = 0;
@@ -35,6 +32,8 @@ void text_lines_read(const char *path, TextLineVisit *visit, void *self) {
   text_close(&place);
   free(text);
 }
+
+void text_lines_read(const char *path, TextLineVisit *visit, void *self) { read_lines(path, false, visit, self); }
 
 typedef struct JsonVisit {
   JsonLineVisit *visit;
@@ -51,7 +50,7 @@ static void visit_json(void *self, const char *place, const char *line, size_t n
 }
 
 void json_lines_read(const char *path, JsonLineVisit *visit, void *self) {
-  text_lines_read(path, visit_json, &(JsonVisit){visit, self});
+  read_lines(path, true, visit_json, &(JsonVisit){visit, self});
 }
 
 void json_text_add(Text *out, const char *bytes, size_t n) {

@@ -13,7 +13,8 @@ void json_lines_read(const char *path, JsonLineVisit *visit, void *self);
 /* The same of lines of plain text, without their ends. */
 typedef void TextLineVisit(void *self, const char *place, const char *line, size_t n);
 void text_lines_read(const char *path, TextLineVisit *visit, void *self);
-bool is_json_lines(const char *path); /* by its name: *.jsonl */
+/* Bytes of the mark that some programs put before JSON, where none belongs (RFC 8259, 8.1). */
+size_t json_mark(const char *text, size_t n);
 
 /* Adds n bytes as a JSON string; what is no UTF-8 becomes U+FFFD. */
 void json_text_add(Text *out, const char *bytes, size_t n);

@@ -2,8 +2,8 @@
 /* Mixtures of experts: routing, rows by a permutation, and products in groups of rows, as plainly as plain.inc.cu, behind which
  * this is compiled; then the same products by tensor cores. */
 
-/* A thread a row: the k best in order, each score moving up past those that it beats; at most ROUTE_CHOICES. */
-enum { ROUTE_CHOICES = 16 };
+/* A thread a row: the k best in order, each score moving up past those that it beats; at most ROUTE_CHOICES, which
+ * gpu_plain_text says. */
 extern "C" __global__ void plain_route(View scores, View out, Numbers numbers) {
   long long t = (long long)blockIdx.x * blockDim.x + threadIdx.x, k = numbers.m;
   int *expert = (int *)out.at + t * k, kept[ROUTE_CHOICES], n = 0;

@@ -37,7 +37,7 @@ const GpuImpl *gpu_impl(const char *op, int i) {
 
 const char *gpu_plain_text(void) {
   static Text text;
-  if (!text.n) text_printf(&text, "%s%s", text_plain, text_experts);
+  if (!text.n) text_printf(&text, "%senum { ROUTE_CHOICES = %d };\n%s", text_plain, GPU_ROUTE_CHOICES, text_experts);
   return text.at;
 }
 

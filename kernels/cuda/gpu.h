@@ -18,6 +18,8 @@
 #include "kernels/big.h"
 #include "src/base/fail.h"
 
+enum { GPU_ROUTE_CHOICES = 16 }; /* experts a token at most: its thread keeps them in registers */
+
 typedef struct CUstream_st *GpuStream; /* cudaStream_t, for those who see no CUDA header */
 
 /* What preparing needs of its caller. */

@@ -82,9 +82,8 @@ bool plain_embedding_grad_prepare(const GpuTools *tools, const BigCall *call, vo
 }
 
 bool plain_route_prepare(const GpuTools *tools, const BigCall *call, void **plan, size_t *workspace, Why *why) {
-  enum { MOST = 16 }; /* ROUTE_CHOICES of the text */
   unsigned T = (unsigned)call->in[0].dim[0], E = (unsigned)call->in[0].dim[1];
-  if (call->n[1] > MOST) return why_not(why, "more than %d experts a token", MOST);
+  if (call->n[1] > GPU_ROUTE_CHOICES) return why_not(why, "more than %d experts a token", GPU_ROUTE_CHOICES);
   Plain *p = plain_new(1, 1);
   return finish(p,
                 try_kernel(p, tools, "plain_route", (dim3){(T + THREADS - 1) / THREADS, 1, 1}, why) &&

@@ -124,7 +124,7 @@ static void read_text(Eval *e) {
   if (!e->stride) e->stride = e->window > 1 ? e->window / 2 : 1;
   if (e->stride > e->window)
     fail(FAIL_INPUT, "--stride %lld: at most the window, %lld", (long long)e->stride, (long long)e->window);
-  if (is_json_lines(e->text)) {
+  if (config_is_json(e->text)) {
     json_lines_read(e->text, add_line, e);
   } else {
     size_t n;

@@ -15,6 +15,7 @@ static const char *const use_keys[] = {
     "data.tokenizer", "data.tokenizer_pattern", "precision.compute", "device.", "cpu.", "gpu.", NULL};
 
 enum { BATCH = 8 }; /* prompts at a time, where nobody says */
+static const double temperature_usual = 0.8;
 
 /* place: where a prompt was given. */
 typedef struct Given {
@@ -37,6 +38,7 @@ typedef struct Generate {
   bool begun;          /* the next one has been told in part */
   int64_t batch, seed; /* seed negative: the run's */
   int32_t ends[HF_ENDS + 1];
+  bool plain; /* generation_config.json's settings are left out */
   const char *folder;
   Special special;
   bool json;
@@ -66,11 +68,12 @@ static void add_json(void *self, const char *place, const json_t *value) {
 
 static bool take_prompts(Generate *g, const char *value) {
   int before = g->given.n;
-  if (is_json_lines(value))
+  if (config_is_json(value))
     json_lines_read(value, add_json, g);
   else
     text_lines_read(value, add_line, g);
-  if (g->given.n == before) fail(FAIL_INPUT, "%s: no prompt is there\nhelp: a line each, or JSON lines in a file *.jsonl", value);
+  if (g->given.n == before)
+    fail(FAIL_INPUT, "%s: no prompt is there\nhelp: a line each, or JSON lines in a file *.jsonl or *.ndjson", value);
   return true;
 }
 
@@ -86,6 +89,11 @@ static bool take_int(const char *value, int64_t least, int64_t *to) {
 static bool take_tokens(Generate *g, const char *value) { return take_int(value, 0, &g->decode.tokens); }
 static bool take_top_k(Generate *g, const char *value) { return take_int(value, 0, &g->decode.sampling.top_k); }
 static bool take_batch(Generate *g, const char *value) { return take_int(value, 1, &g->batch); }
+static bool take_penalty(Generate *g, const char *value) {
+  double *p = &g->decode.repetition_penalty;
+  return num_parse_double(value, p) && *p >= 1e-3 && *p <= 1e3;
+}
+
 static bool take_seed(Generate *g, const char *value) { return num_parse_int(value, &g->seed) && g->seed >= 0; }
 
 static bool take_temperature(Generate *g, const char *value) {
@@ -107,6 +115,7 @@ static const struct {
                {"--temperature", "T, 0 or more (0: the most likely token)", take_temperature},
                {"--top-k", "K, 0 or more (0: all)", take_top_k},
                {"--top-p", "P, above 0, at most 1", take_top_p},
+               {"--repetition-penalty", "R, 0.001 to 1000 (1: none)", take_penalty},
                {"--seed", "S, 0 or more", take_seed},
                {"--stop", "TEXT, which is not empty", take_stop},
                {"--batch", "N, prompts at a time, 1 or more", take_batch}};
@@ -128,6 +137,8 @@ static int take_words(Generate *g, int argc, char **argv, char **keys) {
       g->special = SPECIAL_ADDED;
     else if (!strcmp(argv[i], "--no-special-tokens"))
       g->special = SPECIAL_NONE;
+    else if (!strcmp(argv[i], "--no-generation-config"))
+      g->plain = true;
     else if (!strcmp(argv[i], "--json"))
       g->json = true;
     else if (argv[i][0] != '-' && strchr(argv[i], '='))
@@ -173,16 +184,47 @@ static void encode_all(Generate *g) {
   tokenizer_work_close(work);
 }
 
-/* Of the tokenizer, and of generation_config.json. */
-static void find_ends(Generate *g) {
-  const char *name = "generation_config.json", *paper = model_folder_paper(g->loaded.from, name);
-  int32_t end = tokenizer_special(g->loaded.tokenizer, TOKENIZER_EOS);
+/* What the model's makers say; nothing where they say nothing. */
+static HfGeneration read_settings(const Generate *g) {
+  const char *paper = model_folder_paper(g->loaded.from, MODEL_GENERATION);
+  HfGeneration said;
   Why why;
-  int n = paper ? try_hf_generation_ends(name, paper, g->ends, &why) : 0;
-  if (n < 0) fail(FAIL_INPUT, "%s: %s", model_folder_path(g->loaded.from), why.text);
+  if (!try_hf_generation_parse(g->arena, MODEL_GENERATION, paper ? paper : "{}", g->plain, &said, &why))
+    fail(FAIL_INPUT, "%s: %s\nhelp: --no-generation-config takes nothing of that file but where texts end",
+         model_folder_path(g->loaded.from), why.text);
+  for (int i = 0; i < said.n_warnings; i++) fprintf(stderr, "warn   %s\n", said.warnings[i]);
+  return said;
+}
+
+/* Of the tokenizer, and of generation_config.json. */
+static void set_ends(Generate *g, const HfGeneration *said) {
+  int32_t end = tokenizer_special(g->loaded.tokenizer, TOKENIZER_EOS);
+  int n = said->n_ends;
+  memcpy(g->ends, said->ends, sizeof *g->ends * (size_t)n);
   if (end >= 0) g->ends[n++] = end;
   g->decode.ends = g->ends;
   g->decode.n_ends = n;
+}
+
+/* The user's word, else the file's (which is then told of), else what is usual. */
+static double settle(const char *name, double given, double said, double usual, Text *told) {
+  if (given >= 0 || said < 0) return given >= 0 ? given : usual;
+  text_printf(told, "%s%s %.6g", told->n ? ", " : "", name, said);
+  return said;
+}
+
+/* That the most likely token comes is no more so where the user asks for any sampling. */
+static void set_sampling(Generate *g, const HfGeneration *said) {
+  Sampling *s = &g->decode.sampling;
+  Text told = {0};
+  bool asked = s->temperature >= 0 || s->top_p >= 0 || s->top_k >= 0;
+  double temperature = !said->greedy ? said->temperature : asked ? -1 : 0;
+  s->temperature = settle("temperature", s->temperature, temperature, temperature_usual, &told);
+  s->top_k = (int64_t)settle("top_k", (double)s->top_k, (double)said->top_k, 0, &told);
+  s->top_p = settle("top_p", s->top_p, said->top_p, 1, &told);
+  g->decode.repetition_penalty = settle("repetition_penalty", g->decode.repetition_penalty, said->repetition_penalty, 1, &told);
+  if (told.n) fprintf(stderr, "sample %s, as " MODEL_GENERATION " has it\n", told.at);
+  text_close(&told);
 }
 
 static void load(Generate *g, int nkeys, char **keys) {
@@ -195,7 +237,9 @@ static void load(Generate *g, int nkeys, char **keys) {
   d->stops = g->stops.at;
   d->n_stops = g->stops.n;
   encode_all(g);
-  find_ends(g);
+  HfGeneration said = read_settings(g);
+  set_ends(g, &said);
+  set_sampling(g, &said);
   decode_sizes(d, g->all, g->n, g->batch);
   EngineOptions o = loaded_options(&g->loaded);
   o.generate = true;
@@ -262,7 +306,8 @@ static void tell_end(const Generate *g, const DecodeCount *count) {
 
 int cmd_generate(int argc, char **argv) {
   Generate g = {.arena = arena_open(), .batch = BATCH, .seed = -1};
-  g.decode = (DecodeOptions){.tokens = 256, .sampling = {.temperature = 0.8, .top_p = 1}};
+  g.decode = (DecodeOptions){
+      .tokens = 256, .sampling = {.temperature = -1, .top_p = -1, .top_k = -1}, .repetition_penalty = -1}; /* nothing said */
   char **keys = arena_array(g.arena, char *, argc + 2);
   int nkeys = take_words(&g, argc, argv, keys);
   words_refuse_keys("generate", nkeys, keys, use_keys);

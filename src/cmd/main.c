@@ -61,22 +61,25 @@ const Command commands[] = {
      "MODEL --text FILE [--window N] [--stride N] [--field NAME] | MODEL --choices FILE.jsonl [--add-special-tokens] "
      "[--json] [--each FILE] [section.key=value ...]",
      "what a model (a run's folder, a step's or a Hugging Face folder) thinks of a text: nats a token, bits a byte, "
-     "perplexity; *.jsonl: a document a line, its text in the field NAME (text); windows of N tokens (the model's "
+     "perplexity; *.jsonl and *.ndjson: a document a line, its text in the field NAME (text); windows of N tokens (the model's "
      "positions, at most 2048) go on by half a window, or --stride; or of multiple-choice questions: acc and acc_norm (by "
      "characters; with --json also acc_bytes) as HellaSwag and ARC are scored, from those sets' own fields, where a blank always "
      "comes between, or from lines {\"context\", \"choices\", \"label\"}, where one comes if neither has one there; "
      "--each: a line of JSON a document or question; --json: the result as an object",
      true, cmd_eval},
     {"generate", "after",
-     "MODEL [--prompt TEXT ...] [--prompts FILE] [--tokens N] [--temperature T] [--top-k K] [--top-p P] [--seed S] "
+     "MODEL [--prompt TEXT ...] [--prompts FILE] [--tokens N] [--temperature T] [--top-k K] [--top-p P] "
+     "[--repetition-penalty R] [--no-generation-config] [--seed S] "
      "[--stop TEXT ...] [--batch N] [--json] [--add-special-tokens | --no-special-tokens] [section.key=value ...]",
      "texts that go on from prompts, in their order; MODEL is a run's folder (its newest checkpoint), a step's or a "
      "Hugging Face folder; the tokenizer is the model's (data.tokenizer=PATH, where it is elsewhere); --prompts: a prompt "
-     "a line, or in a file *.jsonl a line \"TEXT\" or {\"prompt\": \"TEXT\"}; before each come the "
+     "a line, or in a file *.jsonl or *.ndjson a line \"TEXT\" or {\"prompt\": \"TEXT\"}; before each come the "
      "tokens that the tokenizer puts before a text (<s>), if the model is a Hugging Face folder or a run that began from one; "
      "--add-special-tokens: with any model; --no-special-tokens: with none; a text ends with the tokenizer's or "
      "generation_config.json's end token, before a --stop, or after N tokens (256); beyond the model's positions it goes "
-     "on from the last half of them; --batch: prompts at a time (8); --json: an object a line",
+     "on from the last half of them; how tokens are drawn is as you say, else as generation_config.json says "
+     "(--no-generation-config: it does not), else at temperature 0.8 of all; --batch: prompts at a time (8); --json: an object a "
+     "line",
      false, cmd_generate},
     {"export", "after", "CKPT HF_DIR [--dtype bf16|fp16|fp32] [--shard-size 5GB] [--force]",
      "makes a Hugging Face folder of a run's newest checkpoint, or of that step; --dtype: "

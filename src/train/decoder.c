@@ -103,8 +103,13 @@ static bool is_end(const DecodeOptions *o, int32_t id) {
 static int32_t pick(const Decoder *d, int64_t slot, const float *logits) {
   const Utterance *u = d->slot[slot];
   double draw = rng_uniform(&d->draws[u - d->all], (uint64_t)(u->ids.n - u->n_prompt));
-  int64_t known = tokenizer_vocab(d->tokenizer), made = engine_vocab(d->engine);
-  return sample(&d->o->sampling, logits, known < made ? known : made, draw);
+  int64_t known = tokenizer_vocab(d->tokenizer), made = engine_vocab(d->engine), n = known < made ? known : made;
+  if (d->o->repetition_penalty == 1) return sample(&d->o->sampling, logits, n, draw);
+  float *penalised = xmalloc(sizeof *penalised * (size_t)n);
+  sample_penalise(logits, n, d->o->repetition_penalty, u->ids.at, u->ids.n, penalised);
+  int32_t id = sample(&d->o->sampling, penalised, n, draw);
+  free(penalised);
+  return id;
 }
 
 /* Of all slots, by this rank's threads: a vocabulary's exponentials take as long as a GPU's step. */

@@ -31,6 +31,7 @@ void utterance_close(Utterance *u);
 
 typedef struct DecodeOptions {
   Sampling sampling;
+  double repetition_penalty; /* 1: none */
   uint64_t seed;
   int64_t tokens;                 /* for each prompt, at most */
   int64_t slots, positions, kept; /* the engine's: EngineOptions */

@@ -4,6 +4,7 @@
 #include <math.h>
 #include <stdbool.h>
 #include <stdlib.h>
+#include <string.h>
 
 #include "src/base/arena.h"
 
@@ -48,6 +49,12 @@ static int64_t cut(const Sampling *how, Candidate *c, int64_t n) {
   qsort(c, (size_t)n, sizeof *c, by_weight);
   if (few) n = how->top_k, sum = sum_of(c, n);
   return how->top_p < 1 ? nucleus(c, n, sum, how->top_p) : n;
+}
+
+void sample_penalise(const float *logits, int64_t n, double penalty, const int32_t *ids, int64_t n_ids, float *out) {
+  memcpy(out, logits, sizeof *out * (size_t)n);
+  for (int64_t i = 0; i < n_ids; i++)
+    if (ids[i] < n) out[ids[i]] = (float)(logits[ids[i]] < 0 ? logits[ids[i]] * penalty : logits[ids[i]] / penalty);
 }
 
 int32_t sample(const Sampling *how, const float *logits, int64_t n, double u) {

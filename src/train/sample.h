@@ -14,6 +14,10 @@ typedef struct Sampling {
   int64_t top_k;
 } Sampling;
 
+/* logits (n) as out (n), but for those of tokens that were there before: their distance from 0 grows below it and shrinks above it,
+ * `penalty` times, once a token (Keskar et al., "CTRL", 2019, section 4.1).  1: nothing changes.  ids beyond n are passed over. */
+void sample_penalise(const float *logits, int64_t n, double penalty, const int32_t *ids, int64_t n_ids, float *out);
+
 /* Of logits[0 … n-1]; -1: one of them is not finite. */
 int32_t sample(const Sampling *how, const float *logits, int64_t n, double u);
 

@@ -10,6 +10,7 @@
 
 #include "io/model_folder.h"
 #include "io/names.h"
+#include "kernels/cuda/gpu.h"
 #include "src/report/human.h"
 
 const char setup_plain_run[] =
@@ -120,12 +121,10 @@ static HfConfig saved_config(Arena *arena, const char *path) {
   return hf;
 }
 
-/* A GPU's thread keeps a token's choices in registers. */
 static void check_routes(const Config *c, const ModelConfig *model) {
-  enum { MOST = 16 };
-  if (c->device.kind == DEVICE_KIND_CUDA && model->experts_per_token > MOST)
+  if (c->device.kind == DEVICE_KIND_CUDA && model->experts_per_token > GPU_ROUTE_CHOICES)
     config_fail(c, "device.kind", "device.kind: cpu, or a model with fewer",
-                "on a GPU a token goes to at most %d experts, but the model's num_experts_per_tok is %lld", MOST,
+                "on a GPU a token goes to at most %d experts, but the model's num_experts_per_tok is %lld", GPU_ROUTE_CHOICES,
                 (long long)model->experts_per_token);
 }
 

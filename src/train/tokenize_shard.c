@@ -14,6 +14,7 @@
 #include <unistd.h>
 
 #include "io/json.h"
+#include "io/json_lines.h"
 #include "io/mapped.h"
 #include "io/tokens.h"
 #include "src/train/tokenize_shard.h"
@@ -117,11 +118,6 @@ static bool is_blank(const char *at, const char *end) {
   return at == end;
 }
 
-/* Some programs put it before JSON, where none belongs (RFC 8259, 8.1). */
-static size_t byte_order_mark(const Source *s, const char *text) {
-  return s->json && s->size >= 3 && !memcmp(text, "\xef\xbb\xbf", 3) ? 3 : 0;
-}
-
 /* Lines that begin in the chunk, without their ends. */
 static void add_lines(Worker *w, const Chunk *c, const char *text, Slot *slot) {
   const Source *s = c->source;
@@ -131,7 +127,7 @@ static void add_lines(Worker *w, const Chunk *c, const char *text, Slot *slot) {
     if (!at) return;
     at++;
   }
-  if (!c->begin) at += byte_order_mark(s, text);
+  if (!c->begin && s->json) at += json_mark(text, (size_t)s->size);
   while (at < text + c->end) {
     const char *stop = memchr(at, '\n', (size_t)(end - at)), *next = stop ? stop + 1 : end;
     if (!stop) stop = end;

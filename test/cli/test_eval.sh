@@ -52,7 +52,8 @@ test_documents_stand_for_themselves() {
   printf 'One of them.' > one
   printf 'And the other, which is longer than it.' > other
   local all sum=0 f
-  evaluate "$golden/gpt2" --text both.jsonl --json --window 16 --stride 8
+  { printf '\xef\xbb\xbf' && cat both.jsonl; } > both.ndjson
+  evaluate "$golden/gpt2" --text both.ndjson --json --window 16 --stride 8
   expect_equal "$(number tokens)" 49
   all=$(awk -v x="$(number loss)" 'BEGIN { printf "%.9f", 49 * x }')
   for f in one other; do

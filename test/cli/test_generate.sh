@@ -72,7 +72,8 @@ test_a_batch_says_what_each_prompt_alone_does() {
   done > alone
   head -n 3 together | cmp - alone
   [ "$(sed -n 1p together)" != "$(sed -n 4p together)" ]
-  generate run --prompts prompts.jsonl --tokens 20 --top-k 40 --top-p 0.9 --seed 3 --json --batch 3
+  { printf '\xef\xbb\xbf' && cat prompts.jsonl; } > marked.ndjson
+  generate run --prompts marked.ndjson --tokens 20 --top-k 40 --top-p 0.9 --seed 3 --json --batch 3
   cmp out together
 }
 
@@ -113,6 +114,48 @@ test_a_hugging_face_folder_speaks_on_either_kind_of_memory() {
   printf '{"eos_token_id": "two"}\n' > copy/generation_config.json
   expect_run 2 "$hpctrain" generate copy --prompt x data.tokenizer=bytes
   expect_err 'generation_config.json: eos_token_id is no id'
+}
+
+# What the file says is as if it had been asked for, what is asked for wins.
+test_a_generation_config_says_how_tokens_are_drawn() {
+  local golden=$srcdir/test/golden/mistral-window config=copy/generation_config.json
+  local words=(--prompt 'Once more' --tokens 25 --json data.tokenizer=bytes cpu.threads=1)
+  cp -r "$golden" copy && chmod -R u+w copy
+  echo '{"do_sample": true, "temperature": 0.6, "top_p": 0.9, "top_k": 20, "repetition_penalty": 1.3, "max_length": 9, "new_one": 1}' > $config
+  generate copy "${words[@]}"
+  expect_err '^sample temperature 0\.6, top_k 20, top_p 0\.9, repetition_penalty 1\.3, as generation_config\.json has it$'
+  expect_err '^warn   generation_config\.json: new_one is not understood, and has no effect$'
+  mv out said
+  generate "$golden" "${words[@]}" --temperature 0.6 --top-p 0.9 --top-k 20 --repetition-penalty 1.3
+  cmp out said
+  ! grep '^sample' err
+  generate copy "${words[@]}" --temperature 2 --repetition-penalty 1
+  expect_err '^sample top_k 20, top_p 0\.9, as '
+  mv out hot
+  generate "$golden" "${words[@]}" --temperature 2 --top-k 20 --top-p 0.9
+  cmp out hot
+  generate copy "${words[@]}" --no-generation-config
+  mv out usual
+  generate "$golden" "${words[@]}"
+  cmp out usual
+  echo '{"do_sample": false}' > $config
+  generate copy "${words[@]}"
+  mv out greedy
+  generate "$golden" "${words[@]}" --temperature 0
+  cmp out greedy
+  generate copy "${words[@]}" --top-k 256
+  cmp out usual
+  echo '{"do_sample": true, "min_p": 0.05, "eos_token_id": 7}' > $config
+  expect_run 2 "$hpctrain" generate copy "${words[@]}"
+  expect_err '^error: copy: generation_config\.json: min_p is 0\.05; only 0 is built$'
+  expect_err '^help: --no-generation-config '
+  generate copy "${words[@]}" --no-generation-config
+  echo '{"temperature": "warm"}' > $config
+  expect_run 2 "$hpctrain" generate copy "${words[@]}"
+  expect_err '^error: copy: generation_config\.json: temperature is not a number$'
+  echo '{"top_p": 1.5}' > $config
+  expect_run 2 "$hpctrain" generate copy "${words[@]}"
+  expect_err '^error: copy: generation_config\.json: top_p is 1\.5, not within '
 }
 
 # A token that was added to the tokenizer alone neither comes nor is read, wherever the model and the tokenizer lie.

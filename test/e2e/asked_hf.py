@@ -2,12 +2,13 @@
 # asked_hf.py HPCTRAIN FOLDER: what hpctrain generate and eval say of a Hugging Face folder, beside transformers, on bytes as tokens.
 import json
 import math
+import shutil
 import subprocess
 import sys
 
 try:
     import torch
-    from transformers import AutoModelForCausalLM
+    from transformers import AutoModelForCausalLM, RepetitionPenaltyLogitsProcessor
 except ImportError as missing:
     print(f"note  {missing.name} is not installed: nobody but hpctrain has asked the model")
     sys.exit(0)
@@ -37,6 +38,23 @@ for prompt, said in zip(prompts, ask("generate", *words, "--tokens", "30", "--te
         if want[new] < want.max() - 1e-4:
             sys.exit(f"{folder}: {prompt!r}: token {len(ids)} is {new}, not {int(want.argmax())}")
         ids.append(new)
+
+# As generation_config.json has it: greedy, but what was there is less likely.
+settled = "settled"
+shutil.copytree(folder, settled, dirs_exist_ok=True, copy_function=shutil.copyfile)
+with open(settled + "/generation_config.json", "w") as f:
+    json.dump({"do_sample": False, "repetition_penalty": 1.3, "eos_token_id": [318, 319]}, f)
+folder, given = settled, folder
+for prompt, said in zip(prompts, ask("generate", *words, "--tokens", "30", "--json")):
+    ids = list(prompt.encode())
+    for new in said["ids"]:
+        with torch.no_grad():
+            logits = model(torch.tensor([ids])).logits[:, -1, :256]
+        want = RepetitionPenaltyLogitsProcessor(1.3)(torch.tensor([ids]), logits)[0]
+        if want[new] < want.max() - 1e-4:
+            sys.exit(f"{given}: {prompt!r}, penalised: token {len(ids)} is {new}, not {int(want.argmax())}")
+        ids.append(new)
+folder = given
 
 # A text in windows.
 text = open(sys.argv[0], "rb").read()[:500]

@@ -57,6 +57,15 @@ TEST(top_p_keeps_the_fewest_that_are_enough) {
   expect_times((Sampling){.temperature = 1, .top_p = 0.7, .top_k = 3}, (int[N]){0, 615, 0, 385, 0});
 }
 
+/* As transformers' RepetitionPenaltyLogitsProcessor has it. */
+TEST(tokens_that_were_there_are_penalised_once_away_from_the_top) {
+  const float logits[4] = {1, -1, 2, 0.5f};
+  const int32_t ids[] = {1, 2, 1, 4, 2};
+  float out[4];
+  sample_penalise(logits, 4, 1.25, ids, 5, out);
+  EXPECT(out[0] == 1 && out[1] == -1.25f && out[2] == 1.6f && out[3] == 0.5f);
+}
+
 TEST(what_is_not_finite_is_told) {
   EXPECT(sample(&(Sampling){.temperature = 1, .top_p = 1}, (float[]){1, NAN}, 2, 0) == -1);
   EXPECT(sample(&(Sampling){.top_p = 1}, (float[]){INFINITY, 0}, 2, 0) == -1);
