@@ -9,6 +9,7 @@
 #include "io/ckpt_impl.h"
 #include "io/json.h"
 #include "src/base/clock.h"
+#include "src/base/hash.h"
 #include "src/base/vec.h"
 
 /* --- names on disk ------------------------------------------------------------------------------------------------------ */
@@ -60,6 +61,18 @@ const int64_t *ckpt_list(Arena *arena, const char *folder, int *n) {
 
 /* --- manifest ----------------------------------------------------------------------------------------------------------- */
 
+/* The manifest knows a damage of its own, too: "crc32c" is of all else in it, written without blanks. */
+static void own_checksum(const json_t *root, char out[9]) {
+  json_t *rest = json_copy((json_t *)root);
+  CHECK(rest);
+  json_object_del(rest, "crc32c");
+  char *text = json_dumps(rest, JSON_COMPACT);
+  CHECK(text);
+  snprintf(out, 9, "%08x", crc32c(0, text, strlen(text)));
+  free(text);
+  json_decref(rest);
+}
+
 static json_t *entry_json(const CkptManifest *m, const CkptEntry *e) {
   char crc[9];
   json_t *shape = json_array();
@@ -71,7 +84,7 @@ static json_t *entry_json(const CkptManifest *m, const CkptEntry *e) {
 }
 
 bool try_manifest_write(const char *step_folder, const CkptManifest *m, Why *why) {
-  char path[4096], now[32];
+  char path[4096], now[32], own[9];
   if (snprintf(path, sizeof path, "%s/" CKPT_MANIFEST, step_folder) >= (int)sizeof path)
     return why_not(why, "%s: %s", step_folder, strerror(ENAMETOOLONG));
   json_t *facts = json_object(), *files = json_object(), *datasets = json_object();
@@ -83,6 +96,8 @@ bool try_manifest_write(const char *step_folder, const CkptManifest *m, Why *why
                            m->n_files > 1 ? CKPT_VERSION_FILES : CKPT_VERSION, "step", (json_int_t)m->step, "written",
                            clock_utc(now), "facts", facts, "files", files, "datasets", datasets);
   CHECK(root);
+  own_checksum(root, own);
+  CHECK(!json_object_set_new(root, "crc32c", json_string(own)));
   return try_json_write_take(path, root, why);
 }
 
@@ -182,11 +197,21 @@ static bool read_root(Arena *arena, json_t *root, const char *step_folder, CkptM
          read_entries(arena, datasets, m, path, why);
 }
 
+/* One of before there was such a checksum has nothing in its place. */
+static bool check_whole(const json_t *root, const char *path, Why *why) {
+  enum { KEYS_BEFORE = 7 };
+  const json_t *told = json_object_get(root, "crc32c");
+  char is[9];
+  own_checksum(root, is);
+  if (told ? json_is_string(told) && !strcmp(json_string_value(told), is) : json_object_size(root) <= KEYS_BEFORE) return true;
+  return why_not(why, "%s, checksum %s, its own %s", path, is, told && json_is_string(told) ? json_string_value(told) : "missing");
+}
+
 bool try_manifest_read(Arena *arena, const char *step_folder, CkptManifest *m, Why *why) {
   const char *path = arena_printf(arena, "%s/" CKPT_MANIFEST, step_folder);
   *m = (CkptManifest){0};
   json_t *root = json_parse_file(path, why);
-  bool ok = root && read_root(arena, root, step_folder, m, path, why);
+  bool ok = root && read_root(arena, root, step_folder, m, path, why) && check_whole(root, path, why);
   json_decref(root);
   return ok;
 }

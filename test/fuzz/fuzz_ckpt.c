@@ -49,13 +49,16 @@ static void try_case(const uint8_t *bytes, size_t n) {
   ckpt_close(c);
 }
 
+/* Without its checksum, which would let no change of it through. */
 static FuzzBytes manifest_of(Arena *arena, const char *folder) {
   size_t n;
   char *text = file_read(arena_printf(arena, "%s/step-%08d/manifest.json", folder, STEP), &n);
-  uint8_t *copy = arena_alloc(arena, n);
-  memcpy(copy, text, n);
+  char *own = strrchr(text, ',');
+  CHECK(own && strstr(own, "crc32c"));
+  strcpy(own, "}");
+  FuzzBytes bytes = fuzz_text(arena_strdup(arena, text));
   free(text);
-  return (FuzzBytes){copy, n};
+  return bytes;
 }
 
 /* Files are made once: one of all tensors, and beside it, under their own names, two of the same.  Their manifests are the first

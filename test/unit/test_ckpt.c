@@ -156,6 +156,28 @@ TEST(bad_manifests_are_refused_before_the_file_is_looked_at) {
   }
 }
 
+/* What a flipped bit makes of a blank is a blank or no JSON; all else that is still JSON is told by the manifest's own checksum. */
+TEST(a_flipped_bit_in_the_manifest_is_found) {
+  size_t n, found = 0;
+  save(1);
+  char *path = strdup(check_path("step-00000001/manifest.json")), *text = file_read(path, &n);
+  for (size_t i = 0; i < n; i++) {
+    flip_bit(path, (int64_t)i, (int)(i % 8));
+    bool told = strstr(refusal("step-00000001"), "manifest.json");
+    if (!told && !strchr(" \n", text[i])) check_failed(__FILE__, __LINE__, "byte %zu of %zu, of '%.20s'", i, n, text + i);
+    flip_bit(path, (int64_t)i, (int)(i % 8));
+    found += told;
+  }
+  EXPECT(found > n / 2);
+  char *own = strrchr(text, ','); /* one of before there was a checksum */
+  CHECK(own);
+  strcpy(own, "}");
+  CHECK(try_file_write(path, text, strlen(text), NULL));
+  EXPECT(!*refusal("step-00000001"));
+  free(path);
+  free(text);
+}
+
 /* A dataset of the right name that lies in another file, or is not what the manifest says. */
 TEST(datasets_that_lead_elsewhere_are_refused) {
   const char *names[] = {"external", "link", "chunked", "type", "shape", "nowhere"};
