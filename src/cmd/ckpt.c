@@ -210,7 +210,7 @@ static int run_diff(Arena *arena, char **words) {
   if (changes)
     printf("%d of %d datasets differ\n", changes, all.n);
   else
-    printf("same: %d datasets\n", all.n);
+    printf("same: %d datasets, by their checksums\n", all.n);
   ckpt_close(a);
   ckpt_close(b);
   return changes > 0; /* as of diff */
@@ -223,6 +223,8 @@ static int run_copy(Arena *arena, char **words) {
   char bytes[HUMAN_TEXT];
   Why why;
   Ckpt *c = open_step(arena, words[0]);
+  if (is_step_folder(arena, words[1]))
+    fail(FAIL_INPUT, "%s is a step's folder\nhelp: give a run's folder or any other; the step becomes a folder in it", words[1]);
   if (!try_ckpt_copy(c, words[1], threads(), &why))
     fail(FAIL_MACHINE, "%s is not copied: %s\nhelp: hpctrain ckpt verify tells whether it is whole", ckpt_folder(c), why.text);
   printf("copied %s to %s: %d datasets, %s, verified, %.1f s\n", ckpt_folder(c), words[1], ckpt_n(c),
@@ -259,6 +261,8 @@ int cmd_ckpt(int argc, char **argv) {
   if (argc != tools[t].n + 2)
     fail(FAIL_INPUT, "usage: hpctrain ckpt %s %s\nhelp: a folder is a run's (its newest step) or a step's; %s", tools[t].name,
          tools[t].folders, help);
+  for (int i = 2; i < argc; i++) /* of a shell's variable that is not set: it would be the root folder */
+    if (!*argv[i]) fail(FAIL_INPUT, "ckpt %s: a folder has no name\nhelp: '.' is this one; %s", tools[t].name, help);
   Arena *arena = arena_open();
   int status = tools[t].run(arena, argv + 2);
   arena_close(arena);

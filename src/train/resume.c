@@ -191,10 +191,11 @@ static void tell_changes(Run *run) {
 
 static void tell(Run *run, const char *weights) {
   Lines *l = run->lines;
-  if (run->ckpt)
-    lines_banner(l, "resume", "%s, verified; run file %s%s%s", ckpt_folder(run->ckpt),
-                 run->folder->changed ? "changed: " : "unchanged", run->folder->changed > 0 ? run->folder->here : "",
-                 run->folder->changed > 0 ? "/run.diff" : "");
+  int changed = run->folder->changed;
+  if (run->ckpt && changed > 0)
+    lines_banner(l, "resume", "%s, verified; run file changed: %s/run.diff", ckpt_folder(run->ckpt), run->folder->here);
+  else if (run->ckpt)
+    lines_banner(l, "resume", "%s, verified%s", ckpt_folder(run->ckpt), changed ? "" : "; run file unchanged");
   else
     lines_banner(l, "weights", "%s", weights);
 }

@@ -56,7 +56,7 @@ test_verify_names_what_is_damaged() {
 test_diff_tells_which_tensors_and_by_how_much() {
   make_run
   ckpt diff run run/checkpoints/step-00000004
-  expect_out '^same: [0-9]+ datasets$'
+  expect_out '^same: [0-9]+ datasets, by their checksums$'
   expect_run 1 "$hpctrain" ckpt diff run/checkpoints/step-00000002 run
   expect_out '^changed   /model/model\.norm\.weight  32 of 32 elements, by [0-9.e-]+ at most, relative [0-9.e-]+$'
   expect_out '^changed   /state/step  1 of 1 elements, by 2 at most, relative 1$'
@@ -73,7 +73,7 @@ test_a_copy_goes_on_like_its_source() {
   expect_run 3 "$hpctrain" ckpt copy run archive
   expect_err '^error: .*archive/step-00000004 is there already'
   train 1 checkpoint.resume=archive run.folder=b train.stop_after=6steps
-  expect_out '^resume   archive/step-00000004'
+  expect_out '^resume   archive/step-00000004, verified$'
 }
 
 test_words_that_are_none() {
@@ -82,6 +82,11 @@ test_words_that_are_none() {
   expect_err "^help: did you mean 'ls'"
   expect_run 2 "$hpctrain" ckpt diff run
   expect_err '^error: usage: hpctrain ckpt diff FOLDER FOLDER'
+  make_run
+  expect_run 2 "$hpctrain" ckpt copy run ''
+  expect_err '^error: ckpt copy: a folder has no name$'
+  expect_run 2 "$hpctrain" ckpt copy run run/checkpoints/step-00000002
+  expect_err "^error: run/checkpoints/step-00000002 is a step's folder$"
   mkdir empty
   local word
   for word in ls show verify; do

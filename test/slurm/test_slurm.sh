@@ -141,7 +141,7 @@ test_under_srun_signals_save_and_end() {
   endless
   local signal pid
   for signal in USR1 TERM INT; do
-    rm -rf run
+    rm -rf run out
     srun -X --mpi=pmix -N 2 -n 2 --job-name=$signal hpctrain t.yaml $plain > out 2> err < /dev/null &
     pid=$!
     eventually said out '^step'
