@@ -62,11 +62,16 @@ expect_library_agrees() {
   expect_equal "$status" 0
 }
 
-# write_quick_cc: $quick_cc, a compiler that spends half the time and optimises little, for tests of passes rather than of kernels.
-write_quick_cc() {
-  quick_cc=${TMPDIR:-/tmp}/quick-cc.$$
-  printf '#!/bin/sh\nexec cc "$@" -O1\n' > "$quick_cc"
-  chmod +x "$quick_cc"
+# share_kernels: one cache of kernels for all tests of a program, and a `cc` that optimises little in a quarter of the time, for tests
+# of all but kernels.  $users_cc is the compiler that users have.  Removed with the folder $XDG_CACHE_HOME when the program ends.
+share_kernels() {
+  export XDG_CACHE_HOME=${TMPDIR:-/tmp}/check-cache.$$
+  trap 'rm -rf "$XDG_CACHE_HOME"' EXIT
+  users_cc=$(command -v cc)
+  mkdir -p "$XDG_CACHE_HOME/quick"
+  printf '#!/bin/sh\nexec "%s" "$@" -Og\n' "$users_cc" > "$XDG_CACHE_HOME/quick/cc"
+  chmod +x "$XDG_CACHE_HOME/quick/cc"
+  PATH=$XDG_CACHE_HOME/quick:$PATH
 }
 
 check_names() { declare -F | sed -n 's/^declare -f test_//p' | awk -v share="${SHARE:-1/1}" 'BEGIN { split(share, s, "/") } NR % s[2] == s[1] % s[2]'; }

@@ -6,8 +6,7 @@
 . "$(dirname "$0")/train_case.sh"
 
 golden=$srcdir/test/golden
-write_quick_cc # what is compared is not a compiler's loops
-byte_keys="data.tokenizer=bytes cpu.threads=1 cpu.compiler=$quick_cc"
+byte_keys="data.tokenizer=bytes cpu.threads=1"
 
 # evaluate WORD…: by this process; output in ./out.
 evaluate() { expect_run 0 "$hpctrain" eval "$@" $byte_keys; }
@@ -111,7 +110,7 @@ test_a_joint_token_is_the_contexts() {
   write_marked_model
   local name want
   echo '{"context": "xa", "choices": ["bbx", "x"], "label": 0}' > q.jsonl
-  evaluate_marked() { expect_run 0 "$hpctrain" eval m cpu.threads=1 cpu.compiler="$quick_cc" --each each "$@"; }
+  evaluate_marked() { expect_run 0 "$hpctrain" eval m cpu.threads=1 --each each "$@"; }
   for name in xa xabbx; do
     printf %s "$name" > text
     evaluate_marked --text text --json
@@ -149,7 +148,7 @@ test_a_runs_validation_sets_are_told_by_name() {
   "$hpctrain" tokenize web.bin web > /dev/null
   "$hpctrain" tokenize code.bin code > /dev/null
   sed -i 's|, val_fraction: 0.1|, val: {web: web.bin, code: code.bin}|' t.yaml
-  train 1 train.stop_after=4steps checkpoint.every=4steps eval.every=4steps cpu.compiler="$quick_cc"
+  train 1 train.stop_after=4steps checkpoint.every=4steps eval.every=4steps
   expect_out '^eval +4  web [0-9.]+ nats, [0-9.]+ bits/byte, '
   expect_out '^eval +4  code [0-9.]+ nats, [0-9.]+ bits/byte, '
   local name

@@ -4,10 +4,9 @@
 . "$(dirname "$0")/../check.sh"
 . "$(dirname "$0")/played_case.sh"
 
-write_quick_cc
-trap 'rm -f "$quick_cc"' EXIT
+share_kernels
 
-compare() { PLAY=$PWD SMALL=1 KEYS="cpu.compiler=$quick_cc" PYTHON=$PWD/python COMMIT=abc STEPS=${STEPS-3} "$srcdir/test/bench/h200.sh" "$builddir" "$@"; }
+compare() { PLAY=$PWD SMALL=1 PYTHON=$PWD/python COMMIT=abc STEPS=${STEPS-3} "$srcdir/test/bench/h200.sh" "$builddir" "$@"; }
 
 test_both_sides_are_read_and_compared() {
   play_python

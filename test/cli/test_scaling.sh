@@ -4,14 +4,13 @@
 . "$(dirname "$0")/../check.sh"
 . "$(dirname "$0")/played_case.sh"
 
-write_quick_cc
-trap 'rm -f "$quick_cc"' EXIT
+share_kernels
 
 scaling() { PLAY=$PWD PYTHON=$PWD/python COMMIT=abc OURS=${OURS-1:none} "$srcdir/test/bench/scaling.sh" "$builddir" "$@"; }
 
 test_more_ranks_are_beside_fewer_run_twice_and_profiled() {
   play_python
-  export KEYS="cpu.threads=1 cpu.compiler=$quick_cc" SMALL=1 STEPS=5
+  export KEYS="cpu.threads=1" SMALL=1 STEPS=5
   expect_run 0 scaling peer.py results 1 1b-pytorch 1b-no_shard 1b-full_shard
   expect_out '^1b +no_shard +1 +1:none +[0-9]+ +1.000 +[0-9.]+ +0.0 % +[0-9.]+ +[0-9.]+ +1.000 +.* same$'
   expect_equal "$(grep -c full_shard out)" 0

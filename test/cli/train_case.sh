@@ -1,9 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 # What the tests of training share: a tiny run, and ways to read what it left.  Sourced after test/check.sh.
 
-# One cache of compiled kernels for all tests of a program, so that each plan is compiled once.
-export XDG_CACHE_HOME=${TMPDIR:-/tmp}/check-cache.$$
-trap 'rm -rf "$XDG_CACHE_HOME"' EXIT
+share_kernels
 
 # A run file of ten short steps on the bytes of a text; words are added to it on the command line.
 write_run() {

@@ -2,8 +2,6 @@
 # Runs that are drawn: at each leg other parameters are trained, on other ranks, by another strategy, offloaded or not, updated by the
 # host or not; beside them the same legs on one rank without any of that.  Sourced after test/check.sh.
 . "$srcdir/test/cli/train_case.sh"
-write_quick_cc
-trap 'rm -rf "$XDG_CACHE_HOME" "$quick_cc"' EXIT
 
 pick() { # WORD…: one of them, in $picked
   shift $((RANDOM % $#))
@@ -42,7 +40,7 @@ draw_way() {
     moments | gradients) words+=("memory.offload=[$picked]") ;;
   esac
   pick cpu cpu apart && words+=("device.kind=$picked")
-  case "${words[*]}" in *=host* | *apart*) picked=$quick_cc ;; *) pick none "$quick_cc" ;; esac
+  case "${words[*]}" in *=host* | *apart*) picked=cc ;; *) pick none cc ;; esac
   words+=("cpu.compiler=$picked")
 }
 

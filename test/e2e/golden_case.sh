@@ -2,10 +2,7 @@
 # What tests of the models in test/golden share: logits, gradients and 20 training steps by hpctrain verify.
 . "$(dirname "${BASH_SOURCE[0]}")/../check.sh"
 golden=$srcdir/test/golden
-export XDG_CACHE_HOME=${TMPDIR:-/tmp}/cache # kernels are compiled once for all tests of a file
-
-write_quick_cc
-trap 'rm -f "$quick_cc"' EXIT
+share_kernels
 
 verify() {
   local model=$1 ranks=$2
@@ -27,7 +24,7 @@ within() {
 # way MODEL RANKS STRATEGY RECOMPUTE OFFLOAD PASSES PRECISION: full_whole accumulates whole gradients, hybrid_across shares out the
 # update, states are all that may lie in the host's memory, files hold moments.
 way() {
-  local keys=("parallel.strategy=${3/%across/shard}" "memory.recompute=$4" "precision.compute=$7" "cpu.compiler=$quick_cc")
+  local keys=("parallel.strategy=${3/%across/shard}" "memory.recompute=$4" "precision.compute=$7")
   case $3 in
     full_whole) keys[0]=parallel.strategy=full_shard keys+=(parallel.accumulate=whole) ;;
     hybrid_*) keys+=("parallel.shard_degree=$(($2 == 4 ? 2 : 1))") ;;

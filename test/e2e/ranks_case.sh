@@ -1,6 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 # What a rank's start costs, in messages and files, by count_calls.so; sourced after test/check.sh.  A step's cost is what a run of two
 # steps has more than a run of one, and the start's what that leaves.
+share_kernels
 
 write_run() {
   "$hpctrain" tokenize data.bin "$srcdir/LICENSE" > /dev/null
@@ -45,4 +46,12 @@ starts_alike() {
     printf "%d ranks: %d messages, %d collectives, %d files; %d ranks: %d, %d, %d\n", few, $1, $2, $3, many, $4, $5, $6
     exit !($4 <= $1 + log(many) / log(2) && $2 > 0 && $5 <= $2 && $3 > 0 && $6 <= 1.1 * $3)
   }' >&2
+}
+
+# demo_starts N: so many ranks of the built-in demo take two steps.
+demo_starts() {
+  expect_run 0 mpi "$1" timeout $((240 * slowdown)) "$hpctrain" train.stop_after=2steps
+  expect_out '^note  no ./hpctrain.yaml: training the built-in demo'
+  expect_out '^step       2 '
+  expect_out '^done   2 of 300 steps'
 }

@@ -2,15 +2,15 @@
 # SPDX-License-Identifier: Apache-2.0
 # Logits, gradients and 20 training steps of the models in test/golden: every two of model, ranks, strategy, recomputation, offload,
 # micro-steps and precision are together in some test; others have every node a kernel of its own, or the interpreter.  All
-# combinations are in test_golden_all.sh.
+# combinations are in test_golden_all.sh.  Where $users stands, the compiler that users have makes the kernels.
 . "$(dirname "$0")/golden_case.sh"
 
-fused="" unfused=cpu.fuse=false interpreter=cpu.compiler=none
+unfused=cpu.fuse=false interpreter=cpu.compiler=none users=cpu.compiler=$users_cc
 test_llama2_1_full_shard_none_unfused() { within llama2 1 full_shard none $unfused; }
 test_llama2_2_full_shard_block_interpreter() { within llama2 2 full_shard block $interpreter; }
 test_llama2_4_no_shard_none_unfused() { within llama2 4 no_shard none $unfused; }
 test_llama3_gqa_tied_1_no_shard_block_interpreter() { within llama3-gqa-tied 1 no_shard block $interpreter; }
-test_llama3_gqa_tied_4_full_shard_block_fused() { within llama3-gqa-tied 4 full_shard block $fused; }
+test_llama3_gqa_tied_4_full_shard_block_fused() { within llama3-gqa-tied 4 full_shard block $users; }
 test_llama_headdim_2_no_shard_block_unfused() { within llama-headdim 2 no_shard block $unfused; }
 test_llama_headdim_3_full_shard_none_interpreter() { within llama-headdim 3 full_shard none $interpreter; }
 
@@ -39,18 +39,18 @@ test_mixtral_1_no_shard_none_bf16_interpreter() { within mixtral 1 no_shard none
 # transformers' own balance of a batch with padding, and a z-loss, of routers: both are of a micro-batch, so that there is one.
 test_mixtral_router_losses() {
   local keys
-  for keys in "memory.recompute=block cpu.compiler=$quick_cc" "memory.recompute=none $unfused $interpreter"; do
+  for keys in memory.recompute=block "memory.recompute=none $unfused $interpreter"; do
     # shellcheck disable=SC2086
     expect_run 0 "$hpctrain" verify "$golden/mixtral" "$golden/mixtral/router.safetensors" train.router_aux_loss=0.5 train.router_z_loss=0.25 $keys
     expect_out '^all within tolerance$'
   done
 }
 test_gpt2_3_shard_grad_op_block() { way gpt2 3 shard_grad_op block moments 4 fp32; }
-test_gpt2_1_no_shard_cheap_bf16() { within gpt2 1 no_shard cheap precision.compute=bf16; }
+test_gpt2_1_no_shard_cheap_bf16() { within gpt2 1 no_shard cheap precision.compute=bf16 $users; }
 
 # In 16 bits, within what their rounding costs.
 test_llama2_2_full_shard_cheap_bf16() { within llama2 2 full_shard cheap precision.compute=bf16; }
-test_llama2_3_no_shard_none_fp16() { within llama2 3 no_shard none precision.compute=fp16; }
+test_llama2_3_no_shard_none_fp16() { within llama2 3 no_shard none precision.compute=fp16 $users; }
 test_llama3_gqa_tied_3_full_shard_block_bf16_on_the_way() {
   within llama3-gqa-tied 3 full_shard block precision.compute=bf16 precision.reduce=bf16
 }
@@ -77,11 +77,11 @@ test_llama_headdim_4_shard_grad_op_none_offloaded() { within llama-headdim 4 sha
 
 # What is computed again, or in a kernel with other things, has the same bits.
 test_neither_recomputation_nor_fusion_changes_a_bit() {
-  local precision key
-  for precision in fp32 bf16; do
+  local way key # by the users' compiler, too
+  for way in precision.compute=fp32 "precision.compute=bf16 $users"; do
     for key in memory.recompute=none memory.recompute=cheap memory.recompute=block cpu.fuse=false; do
-      expect_run 0 "$hpctrain" verify "$golden/llama2" "$golden/llama2/golden.safetensors" precision.compute=$precision $key --dump $key.$precision
-      expect_run 0 cmp memory.recompute=none.$precision $key.$precision
+      expect_run 0 "$hpctrain" verify "$golden/llama2" "$golden/llama2/golden.safetensors" $way $key --dump "$key.${way:18:4}"
+      expect_run 0 cmp memory.recompute=none."${way:18:4}" "$key.${way:18:4}"
     done
   done
 }

@@ -25,4 +25,6 @@ test_a_start_that_grows_is_seen() {
   expect_equal "$(cat said)" "4 ranks: 3 messages, 4 collectives, 9 files; 16 ranks: 15, 4, 9"
 }
 
+test_the_demo_starts_on_16_ranks() { demo_starts 16; }
+
 check_main "$@"

@@ -18,4 +18,6 @@ test_64_ranks_save_and_fewer_go_on() {
   expect_out '^done +3 of 3 steps'
 }
 
+test_the_demo_starts_on_64_ranks() { demo_starts 64; }
+
 check_main "$@"

@@ -18,8 +18,8 @@ void small_folder_open(void);
 void small_folder_close(void);
 const char *small_folder(void);
 
-/* With that folder for its cache.  What is compared is the order of things, not a compiler's loops: it optimises little, in half
- * the time. */
+/* With that folder for its cache.  What is compared is the order of things, not a compiler's loops: it optimises little, in a
+ * quarter of the time. */
 Dev *small_device(const char *kind, bool interpreted, int threads);
 
 /* An engine alone, started, with initial weights, on such a device; what lives as long as it is in the arena. */
