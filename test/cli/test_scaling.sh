@@ -27,7 +27,7 @@ play_gpus() {
 test_efficiency_is_of_the_slowest_gpu_alone() {
   play_python
   play_gpus
-  KEYS="cpu.threads=1 cpu.compiler=$quick_cc" SMALL=1 STEPS=5 PATH=$PWD:$PATH expect_run 0 scaling peer.py results 1 1b-pytorch 1b-no_shard
+  KEYS="cpu.threads=1" SMALL=1 STEPS=5 PATH=$PWD:$PATH expect_run 0 scaling peer.py results 1 1b-pytorch 1b-no_shard
   expect_equal "$(sed -nE 's/^note  (GPU . alone: )?1b-([a-z_]+)-1: [a-z]+ .*tokens.*/\1\2/p' out err | sort | paste -sd,)" \
     'GPU 1 alone: no_shard,GPU 1 alone: pytorch,no_shard,no_shard,pytorch'
   expect_equal "$(awk '$1 == "1b" && $2 == "no_shard" { print $5 }' out)" \
