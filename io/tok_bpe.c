@@ -151,8 +151,7 @@ void bpe_start(Bpe *b, const BpeOptions *options) {
 BpeWork *bpe_work_open(void) {
   BpeWork *w = xmalloc(sizeof *w);
   *w = (BpeWork){0};
-  w->cache = xmalloc(sizeof *w->cache << CACHE_BITS);
-  for (int i = 0; i < 1 << CACHE_BITS; i++) w->cache[i].n = 0;
+  CHECK((w->cache = calloc(1 << CACHE_BITS, sizeof *w->cache))); /* a megabyte, touched where words come to lie */
   return w;
 }
 

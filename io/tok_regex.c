@@ -22,7 +22,7 @@ struct RegexWork {
   pcre2_jit_stack *stack;
 };
 
-/* Attempts of one search, about a second's; and bytes of the stack, which long words never need. */
+/* Attempts at one place of a text, about a second's; and bytes of the stack, which long words never need. */
 enum { MATCH_LIMIT = 50000000, STACK_FIRST = 32 << 10, STACK_MOST = 16 << 20 };
 
 /* Classes as Oniguruma and Rust have them; those of PCRE2 differ: its \s holds U+180E, its \w no marks (Unicode, UTS 18 C). */

@@ -64,16 +64,19 @@ static inline void sp_make_small(Text *model, int type) {
   sp_add_bytes(model, 2, &(Text){.at = (char *)trainer, .n = sizeof trainer});
 }
 
-/* n < SP_BLOCKS - 1 keys a, aa, aaa, …, which all become x: units of a block each, whose unit 0 is the leaf of the one before. */
-enum { SP_BLOCK = 256, SP_BLOCKS = 40, SP_LEAF = 0x100, SP_VALUE = 1u << 31 };
+/* n < 47 keys a, aa, aaa, …, which all become x.  From place sp_base(k) the k'th a leads on: its unit is there ^ 'a', and there
+ * itself is the leaf of the key before, so that bases are even, those units odd, and all have room in the fewest units that there
+ * can be. */
+enum { SP_UNITS = 256, SP_LEAF = 0x100, SP_VALUE = 1u << 31 };
+static inline size_t sp_base(int k) { return 2 * (size_t)k; }
 static inline uint32_t sp_leads(size_t from, size_t to, uint32_t rest) { return (uint32_t)(from ^ to) << 10 | rest; }
-static inline void sp_make_keys(uint32_t *units, int n) {
-  memset(units, 0, sizeof *units * SP_BLOCKS * SP_BLOCK);
-  units[0] = sp_leads(0, SP_BLOCK, 0);
+static inline void sp_make_keys(uint32_t units[SP_UNITS], int n) {
+  memset(units, 0, sizeof *units * SP_UNITS);
+  units[0] = sp_leads(0, sp_base(1), 0);
   for (int k = 1; k <= n; k++) {
-    size_t at = (size_t)k * SP_BLOCK, a = at + 'a';
-    units[a] = sp_leads(a, at + SP_BLOCK, SP_LEAF | 'a');
-    units[at + SP_BLOCK] = SP_VALUE;
+    size_t a = sp_base(k) ^ 'a';
+    units[a] = sp_leads(a, sp_base(k + 1), SP_LEAF | 'a');
+    units[sp_base(k + 1)] = SP_VALUE;
   }
 }
 

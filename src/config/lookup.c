@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Finding rows of the table, by name, by a name elsewhere, by a near miss. */
 #include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
 
 #include "src/base/fail.h"
@@ -93,6 +94,7 @@ const char *config_nearest(const char *word, const char *const *names, int n) {
   int length = (int)strlen(word), best = length < 6 ? 1 : length / 3;
   if (length < 2) return NULL;
   for (int i = 0; i < n; i++) {
+    if (abs(length - (int)strlen(names[i])) > best) continue; /* so far apart at least, however long the word */
     int distance = edit_distance(word, names[i]);
     if (distance > best || (nearest && distance == best) || distance >= (int)strlen(names[i])) continue;
     nearest = names[i];

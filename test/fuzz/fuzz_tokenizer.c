@@ -52,7 +52,7 @@ static FuzzBytes keep_take(Arena *arena, Text *text) {
 
 /* A SentencePiece model whose keys fill the library's room. */
 static FuzzBytes full_model(Arena *arena) {
-  static uint32_t units[SP_BLOCKS * SP_BLOCK];
+  static uint32_t units[SP_UNITS];
   Text model = {0};
   sp_make_keys(units, 32);
   sp_make_model(&model, 64, units, sizeof units / sizeof *units);
@@ -132,4 +132,4 @@ static const char *const words[] = {"null",
                                     " 3000000\n",
                                     NULL};
 
-const FuzzTarget fuzz_target = {"a_tokenizer_is_read_or_refused", read_and_use, seeds, words, 1 << 16};
+const FuzzTarget fuzz_target = {"a_tokenizer_is_read_or_refused", read_and_use, seeds, words, 1 << 13};

@@ -1,11 +1,11 @@
 #!/bin/bash
 # SPDX-License-Identifier: Apache-2.0
 # long.sh SECONDS CORES OUT STATE LIBFUZZER [DRIVER]: all fuzz targets on CORES cores for SECONDS, and a table of what has been run.
-#   LIBFUZZER, DRIVER: build folders of the targets by libFuzzer and by the driver; of four processes three are the first's.
+#   LIBFUZZER, DRIVER: build folders of the targets by libFuzzer and by the driver; of eight processes seven are the first's.
 #   OUT: findings (TARGET-crash-…, -timeout-…, -oom-…, the driver's fuzz-…), each with the end of its log beside it; `summary`.
 #   STATE: corpora, and `done`, a line a process: target, kind, cases, its seconds of a core, findings.  A later call goes on from
 #     there with other seeds, and its table is of all calls.
-# More of the time goes to targets that have more to do: cases short of GOAL (10 million) at the rate that they have had.
+# The time goes to what is short of GOAL cases (10 million), at the rate that it last had.
 set -uo pipefail
 [ $# -ge 5 ] || { echo "usage: $0 SECONDS CORES OUT STATE LIBFUZZER [DRIVER]" >&2; exit 2; }
 mkdir -p "$3" "$4/corpus" || exit 1
@@ -13,7 +13,8 @@ mkdir -p "$3" "$4/corpus" || exit 1
 seconds=$1 cores=$2 out=$(cd "$3" && pwd) state=$(cd "$4" && pwd) libfuzzer=$(cd "$5" && pwd) driver=${6:+$(cd "$6" && pwd)}
 srcdir=${srcdir:-$(dirname "$0")/../..}
 srcdir=$(cd "$srcdir" && pwd)
-export srcdir LSAN_OPTIONS=suppressions=$srcdir/test/leaks.supp:print_suppressions=0
+# A small quarantine: memory that no case has touched is slow.
+export srcdir ASAN_OPTIONS=quarantine_size_mb=8 LSAN_OPTIONS=suppressions=$srcdir/test/leaks.supp:print_suppressions=0
 goal=${GOAL:-10000000} findings_most=10 # of a process's share of the time
 TIMEFORMAT='%U %S'
 
@@ -26,30 +27,32 @@ trap 'kill $(jobs -p) 2>/dev/null; exit 1' INT TERM
 
 # Where a debugger is forbidden leaks cannot be looked for.
 leaks=1
-FUZZ_FOLDER=$work "$libfuzzer/test/fuzz/fuzz_config" -runs=1 2>&1 | grep -q 'LeakSanitizer has encountered' && leaks=0
+FUZZ_FOLDER=$work "$libfuzzer/test/fuzz/fuzz_config" -runs=1 2>&1 | grep -q 'LeakSanitizer has encountered' &&
+  leaks=0 ASAN_OPTIONS+=:detect_leaks=0
 
-# plan PARTS LENGTH: as many lines "kind target"; proportional to the roots of what is to do, so that the quick ones have their share.
+# plan PARTS SPAN: as many lines "kind target", each of SPAN seconds.  After one for each, who has the least to do is done first, so
+# that most targets have had all of their cases when the time is over; what is over goes round.
 plan() {
   local kind target
   for kind in libfuzzer driver; do
     for target in "${!kind}"/test/fuzz/fuzz_*; do
       [[ -n ${!kind} && -x $target && ! -d $target && $target != *.* ]] && echo "$kind ${target##*/fuzz_}"
     done
-  done | awk -v parts="$1" -v goal="$goal" '
-    !list { cases[$2 " " $1] += $3; time[$2 " " $1] += $4; next }
-    {
-      rate = time[$0] > 5 ? (cases[$0] + 1) / time[$0] : 1000
-      left = (goal - cases[$0]) / rate
-      weight[$0] = sqrt(left > 60 ? left : 60)
-      kinds[$1] = kinds[$1] ? kinds[$1] "\n" $0 : $0
+  done | awk -v parts="$1" -v span="$2" -v goal="$goal" '
+    !list { cases[$2 " " $1] += $3; if ($4 > 3 || !rate[$2 " " $1]) rate[$2 " " $1] = ($3 + 1) / ($4 + 1); next }
+    { of[$1, ++n[$1]] = $0; left[$0] = rate[$0] ? (goal - cases[$0]) / rate[$0] : span }
+    function later(target, kind) {
+      if (kind == "libfuzzer" && !given[target]) return 0
+      return left[target] > 0 ? left[target] : 1e9 - left[target]
     }
     END {
       for (i = 0; i < parts; i++) {
-        n = split(kinds[i % 4 == 3 && ("driver" in kinds) ? "driver" : "libfuzzer"], of, "\n")
-        best = 1
-        for (k = 2; k <= n; k++) if (weight[of[k]] / (given[of[k]] + 1) > weight[of[best]] / (given[of[best]] + 1)) best = k
-        given[of[best]]++
-        print of[best]
+        kind = i % 8 == 7 && n["driver"] ? "driver" : "libfuzzer"
+        best = of[kind, 1]
+        for (k = 2; k <= n[kind]; k++) if (later(of[kind, k], kind) < later(best, kind)) best = of[kind, k]
+        given[best] = 1
+        left[best] -= span
+        print best
       }
     }' "$state/done" list=1 -
 }
@@ -104,7 +107,7 @@ tell() {
 each=$(((40 + cores - 1) / cores)) # parts of a core
 [ "$seconds" -ge $((10 * each)) ] || each=$(((seconds + 9) / 10))
 span=$((seconds / each))
-mapfile -t parts < <(plan $((each * cores)))
+mapfile -t parts < <(plan $((each * cores)) "$span")
 for ((c = 0; c < cores; c++)); do
   for ((k = 0; k < each; k++)); do
     i=$((k * cores + c))

@@ -34,20 +34,20 @@ TEST(user_defined_pieces_that_begin_with_one_another_are_at_most_the_librarys_ro
 }
 
 TEST(keys_of_a_table_of_characters_that_begin_with_one_another_are_at_most_the_librarys_room) {
-  static uint32_t units[SP_BLOCKS * SP_BLOCK];
+  static uint32_t units[SP_UNITS];
   Why why = {""};
   sp_make_keys(units, 32);
-  if (!checks(0, units, SP_BLOCKS * SP_BLOCK, &why)) check_failed(__FILE__, __LINE__, "%s", why.text);
+  if (!checks(0, units, SP_UNITS, &why)) check_failed(__FILE__, __LINE__, "%s", why.text);
   sp_make_keys(units, 33);
-  EXPECT(!checks(0, units, SP_BLOCKS * SP_BLOCK, &why) && strstr(why.text, "more than 32 keys"));
+  EXPECT(!checks(0, units, SP_UNITS, &why) && strstr(why.text, "more than 32 keys"));
   sp_make_keys(units, 2);
-  units[2 * SP_BLOCK + 'a'] = sp_leads(2 * SP_BLOCK + 'a', SP_BLOCK, 'a'); /* a circle */
-  EXPECT(!checks(0, units, SP_BLOCKS * SP_BLOCK, &why) && strstr(why.text, "more than 32 keys"));
+  units[sp_base(2) ^ 'a'] = sp_leads(sp_base(2) ^ 'a', sp_base(1), 'a'); /* a circle */
+  EXPECT(!checks(0, units, SP_UNITS, &why) && strstr(why.text, "more than 32 keys"));
 }
 
 /* A hundred letters become pieces of 64 and 36; or by a table letters that are unknown. */
 TEST(the_library_takes_models_that_fill_its_room) {
-  static uint32_t units[SP_BLOCKS * SP_BLOCK];
+  static uint32_t units[SP_UNITS];
   char text[101] = "";
   memset(text, 'a', 100);
   sp_make_keys(units, 32);
@@ -73,22 +73,22 @@ TEST(the_library_takes_models_that_fill_its_room) {
 }
 
 TEST(a_table_of_characters_whose_leaves_or_offsets_lead_outside_is_refused) {
-  static uint32_t units[SP_BLOCKS * SP_BLOCK];
+  static uint32_t units[SP_UNITS];
   static const struct {
     size_t at;
     uint32_t unit;
-  } wrong[] = {{2 * SP_BLOCK, SP_VALUE | 2},                /* behind the texts */
-               {2 * SP_BLOCK, 0x7FFFFF00},                  /* a leaf that is no value */
-               {2 * SP_BLOCK, 0},                           /* nor is this */
-               {0, SP_VALUE | 0x7FFFFF00},                  /* the first, which nobody asks what it is */
-               {0, (uint32_t)(SP_BLOCKS * SP_BLOCK) << 10}, /* one block too far */
+  } wrong[] = {{4, SP_VALUE | 2},             /* the leaf of the first key: behind the texts */
+               {4, 0x7FFFFF00},               /* a leaf that is no value */
+               {4, 0},                        /* nor is this */
+               {0, SP_VALUE | 0x7FFFFF00},    /* the first, which nobody asks what it is */
+               {0, (uint32_t)SP_UNITS << 10}, /* too far */
                {7, SP_VALUE | 2}};
   for (size_t i = 0; i < sizeof wrong / sizeof *wrong; i++) {
     Why why = {""};
     sp_make_keys(units, 1);
-    EXPECT(checks(0, units, SP_BLOCKS * SP_BLOCK, &why));
+    EXPECT(checks(0, units, SP_UNITS, &why));
     units[wrong[i].at] = wrong[i].unit;
-    if (checks(0, units, SP_BLOCKS * SP_BLOCK, &why) || !strstr(why.text, "leads outside"))
+    if (checks(0, units, SP_UNITS, &why) || !strstr(why.text, "leads outside"))
       check_failed(__FILE__, __LINE__, "case %zu: '%s'", i, why.text);
   }
 }
