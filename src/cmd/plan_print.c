@@ -133,6 +133,8 @@ static void print_time(const Prospect *p) {
       printf("%s %s%s %s", n++ ? "," : "", k == PROF_GATHERS || k == PROF_REDUCTIONS || k == PROF_COPIES ? "exposed " : "",
              prof_kind_names[k], seconds_text(text, f->spent[k], f->seconds));
   printf("\n");
+  if (config_has_buckets(p->config))
+    printf("       as if all rows were full: data.buckets makes it less, as lengths of the data are\n");
 }
 
 static void print_moves(const Prospect *p) {

@@ -50,6 +50,8 @@ void lengths_print(const Key *key, const Lengths *lengths, Text *out) {
   if (lengths->n) text_printf(out, "]");
 }
 
+bool config_has_buckets(const Config *c) { return c->data.buckets.automatic || c->data.buckets.n; }
+
 /* Each program of an automatic length saves half of what is left; below SHORTEST positions a pass is nearly as dear as one of so
  * many. */
 Lengths config_buckets(const Config *c) {

@@ -52,7 +52,7 @@ static bool is_first(const ProfTable *t, int row) {
 
 static void print_programs(const ProfTable *t, Text *out) {
   bool there[PROF_KINDS];
-  text_printf(out, "%-14s %9s", "ms/step", "all");
+  text_printf(out, "%-20s %9s", "ms/step", "all");
   for (int kind = 0; kind < PROF_KINDS; kind++) {
     there[kind] = own_of(t, NULL, (ProfKind)kind) > 0;
     if (there[kind]) text_printf(out, " %10s", prof_kind_names[kind]);
@@ -63,7 +63,7 @@ static void print_programs(const ProfTable *t, Text *out) {
     double all = 0;
     if (!is_first(t, i)) continue;
     for (int kind = 0; kind < PROF_KINDS; kind++) all += own_of(t, program, (ProfKind)kind);
-    text_printf(out, "  %-12.40s %9.3f", *program ? program : "between", per_step(t, all));
+    text_printf(out, "  %-18.40s %9.3f", *program ? program : "between", per_step(t, all));
     for (int kind = 0; kind < PROF_KINDS; kind++)
       if (there[kind]) text_printf(out, " %10.3f", per_step(t, own_of(t, program, (ProfKind)kind)));
     text_printf(out, "\n");

@@ -22,7 +22,7 @@ BucketShares buckets_shares(const Data *data, const Config *c, int64_t steps, in
 
 void buckets_tell(const Data *data, const Config *c, int64_t steps, int64_t group, Text *out) {
   Lengths lengths = config_buckets(c);
-  if (!c->data.buckets.automatic && !c->data.buckets.n) return;
+  if (!config_has_buckets(c)) return;
   BucketShares shares = buckets_shares(data, c, steps, group);
   text_printf(out, "passes of ");
   for (int i = 0; i < lengths.n; i++) text_printf(out, "%s%lld", i ? ", " : "", (long long)lengths.at[i]);

@@ -186,7 +186,7 @@ Data *data_open(Arena *arena, const Config *c, const ChatFiles *made, int64_t vo
   Opening o = {arena, c, vocab};
   *d = (Data){
       .S = c->train.seq_len, .seed = (uint64_t)c->run.seed, .packing = c->data.packing, .end = -1, .config = c, .made = made};
-  d->sorts = c->data.buckets.automatic || c->data.buckets.n;
+  d->sorts = config_has_buckets(c);
   d->room = data_room(d, arena);
   open_trains(&o, d, made);
   open_vals(&o, d, made);
