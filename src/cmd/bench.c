@@ -11,6 +11,7 @@
 #include "src/cmd/cmd.h"
 #include "src/comm/comm.h"
 #include "src/report/human.h"
+#include "src/train/buckets.h"
 #include "src/train/chat.h"
 #include "src/train/data.h"
 #include "src/train/setup.h"
@@ -64,6 +65,7 @@ static double disk_waits(void) {
 static Found measure(Bench *b, int seconds) {
   Found f = {0};
   int64_t micro = b->batch.micro, rank = comm_rank(b->comm), stride = micro * comm_size(b->comm), at = rank * micro;
+  Lengths lengths = config_buckets(b->config);
   open_data(b, &f);
   b->room = data_room(b->data, b->arena);
   b->room.spent = &f.spent;
@@ -79,7 +81,7 @@ static Found measure(Bench *b, int seconds) {
   begin = clock_seconds();
   do {
     make_rows(b, at += stride);
-    f.tokens += (double)b->batch.micro_tokens;
+    f.tokens += (double)(micro * buckets_positions(&lengths, data_lengths(b->data, at - rank * micro, stride).longest));
     f.seconds = clock_seconds() - begin;
   } while (f.seconds < seconds);
   f.disk = disk_waits() - f.disk;

@@ -25,7 +25,7 @@ typedef struct StepEvent {
   int64_t tokens;      /* consumed by the run so far, this step's included */
   int64_t step_tokens; /* positions that this step computed, whole job */
   Flops per_token;     /* of those; 0: as the run's Speed has it */
-  double padding;      /* share of those, where passes are shortened; else 0 */
+  double padding;      /* share of those, with data.buckets; else 0 */
   double loss;         /* mean over the step's tokens, nats */
   double grad_norm;    /* before clipping */
   double lr;

@@ -5,15 +5,8 @@
 
 #include "src/train/data.h"
 
-/* Of the training rows' positions, in the run's first steps. */
-typedef struct BucketShares {
-  double computed; /* what is, of all that there are: 1 without buckets */
-  double padding;  /* what is padding, of those that are computed */
-} BucketShares;
-
-/* group: rows of a pass, of all ranks. */
-BucketShares buckets_shares(const Data *data, const Config *c, int64_t steps, int64_t group);
-/* For people; "" where the run file asks for none. */
+/* What share of the positions of a run's first steps is computed, and what of that is padding, for people; "" where the run file
+ * asks for no buckets.  group: rows of a pass, of all ranks. */
 void buckets_tell(const Data *data, const Config *c, int64_t steps, int64_t group, Text *out);
 
 /* The positions that a pass computes of its rows, the longest of which has so many. */

@@ -24,7 +24,7 @@ static void step_tell(Run *run, int64_t step, const StepResult *result) {
                      .tokens = step * run->batch.tokens,
                      .step_tokens = run->open_work.tokens,
                      .per_token = {flops->causal / tokens, flops->full / tokens},
-                     .padding = run->lengths.n > 1 ? 1 - (double)run->open_work.filled / tokens : 0,
+                     .padding = config_has_buckets(run->config) ? 1 - (double)run->open_work.filled / tokens : 0,
                      .loss = result->loss,
                      .grad_norm = result->grad_norm,
                      .lr = run->open_lr,

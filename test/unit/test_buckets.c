@@ -137,6 +137,15 @@ TEST(losses_of_routers_know_no_padding_in_shortened_rows_either) {
   expect_same_training(whole, shortened);
 }
 
+/* Those behind a shortened row have no gradient from it. */
+TEST(learned_positions_go_with_shortened_rows) {
+  EngineOptions whole = options(4, false), shortened = options(4, true);
+  whole.model.family = shortened.model.family = "gpt2";
+  whole.model.kv_heads = shortened.model.kv_heads = whole.model.heads;
+  whole.model.max_positions = shortened.model.max_positions = POSITIONS + 1;
+  expect_same_training(whole, shortened);
+}
+
 TEST(a_window_and_recomputation_go_with_shortened_rows) {
   EngineOptions whole = options(2, false), shortened = options(2, true);
   whole.model.window = shortened.model.window = 9;
