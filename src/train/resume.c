@@ -33,6 +33,7 @@ static const char *resume_folder(Run *run) {
   if (!strcmp(asked, "auto")) return own;
   int n = 0;
   ckpt_list(run->arena, own, &n);
+  comm_broadcast(run->comm, &n, sizeof n, 0);
   if (!n || is_own(run, asked)) return asked;
   if (run_speaks(run)) lines_note(run->lines, "this run has begun from %s and goes on from its own checkpoints", asked);
   return own;
@@ -49,8 +50,39 @@ static void warn_damaged(Run *run, Text *text) {
   text_close(text);
 }
 
+static const Config *config_of(const Run *run, const Ckpt *ckpt) {
+  const char *text = ckpt_text(ckpt, run->arena, "config"), *name = arena_printf(run->arena, "%s: /run/config", ckpt_folder(ckpt));
+  if (!text) fail(FAIL_INPUT, "%s is not there\nhelp: resume from a checkpoint that hpctrain train has saved", name);
+  char *words[] = {(char *)name, NULL};
+  return config_parse(run->arena, name, text, 1, words);
+}
+
+/* A job that Slurm has queued again goes back, or begins anew, but once: what it has saved since then it goes on from.  NULL: that
+ * is not so, or there is nothing. */
+static Ckpt *find_since(Run *run) {
+  const char *asked = run->config->checkpoint.resume, *told = getenv("SLURM_RESTART_COUNT");
+  int64_t count = 0;
+  if (told && !num_parse_int(told, &count)) count = 0;
+  comm_broadcast(run->comm, &count, sizeof count, 0);
+  if (count < 1 || !strcmp(asked, "auto")) return NULL;
+  Text warnings = {0};
+  Ckpt *ckpt = ckpt_find_newest(run->comm, run->folder->checkpoints, &warnings);
+  warn_damaged(run, &warnings);
+  if (ckpt && !strcmp(config_of(run, ckpt)->checkpoint.resume, asked)) {
+    if (run_speaks(run))
+      lines_note(run->lines,
+                 "checkpoint.resume: %s was done before this job was queued again; it goes on from what it has saved since", asked);
+    run->source = run->folder->checkpoints;
+    return ckpt;
+  }
+  ckpt_close(ckpt);
+  return NULL;
+}
+
 static Ckpt *find(Run *run) {
   Text warnings = {0};
+  Ckpt *since = find_since(run);
+  if (since) return since;
   const char *folder = run->source = resume_folder(run), *asked = run->config->checkpoint.resume;
   if (!folder) return NULL;
   Ckpt *ckpt = ckpt_find_newest(run->comm, folder, &warnings);
@@ -128,13 +160,6 @@ static bool is_told_by_meaning(const char *key) {
   for (size_t i = 0; i < sizeof keys / sizeof *keys; i++)
     if (!strcmp(key, keys[i])) return true;
   return !strncmp(key, "model.", strlen("model."));
-}
-
-static const Config *config_of(const Run *run, const Ckpt *ckpt) {
-  const char *text = ckpt_text(ckpt, run->arena, "config"), *name = arena_printf(run->arena, "%s: /run/config", ckpt_folder(ckpt));
-  if (!text) fail(FAIL_INPUT, "%s is not there\nhelp: resume from a checkpoint that hpctrain train has saved", name);
-  char *words[] = {(char *)name, NULL};
-  return config_parse(run->arena, name, text, 1, words);
 }
 
 /* What can be told before there are data; was: the checkpoint's configuration. */

@@ -317,6 +317,21 @@ test_steps_that_are_done_again_leave_the_old_ones_aside() {
   expect_out '^note  2 later checkpoints moved to a/attempts/3$'
 }
 
+# Of two jobs in one Slurm job the second is the first, queued again: it does not go back once more.
+test_a_job_that_is_queued_again_goes_back_once() {
+  write_run
+  train 1 cpu.compiler=none checkpoint.every=2steps train.stop_after=6steps
+  local from words
+  for from in run/checkpoints/step-00000002 never; do
+    words="cpu.compiler=none checkpoint.every=2steps checkpoint.resume=$from"
+    SLURM_RESTART_COUNT=1 train 1 $words train.stop_after=4steps
+    expect_out '^note  [1-3] later checkpoints? moved to '
+    SLURM_RESTART_COUNT=2 train 1 $words train.stop_after=6steps
+    expect_out '^note  checkpoint.resume: .* was done before this job was queued again; '
+    expect_out '^resume   run/checkpoints/step-00000004, verified'
+  done
+}
+
 test_debug_prints_the_stages() {
   write_run
   train 2 'run.debug=[ir, fuse, mem, comm]' train.stop_after=1steps
