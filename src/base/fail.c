@@ -2,6 +2,7 @@
 /* The end of a job, in one write() so that ranks that die together do not mix their lines. */
 #include "src/base/fail.h"
 
+#include <signal.h>
 #include <stdarg.h>
 #include <stdatomic.h>
 #include <stdio.h>
@@ -40,6 +41,22 @@ void fail_undo_pop(FailUndo *u) {
 static void undo_all(void) {
   for (FailUndo *u = atomic_exchange(&newest, NULL); u; u = u->before)
     if (u->pid == (int)getpid()) u->undo(u->self);
+}
+
+/* The signal comes again, as it would have come, on return. */
+static void undo_and_end(int number) {
+  undo_all();
+  raise(number);
+}
+
+void fail_undo_on_signals(void) {
+  static const int numbers[] = {SIGINT, SIGTERM, SIGHUP};
+  struct sigaction ours = {.sa_handler = undo_and_end, .sa_flags = SA_RESETHAND}, before;
+  CHECK(!sigemptyset(&ours.sa_mask));
+  for (size_t i = 0; i < sizeof numbers / sizeof *numbers; i++) {
+    CHECK(!sigaction(numbers[i], NULL, &before));
+    if (before.sa_handler == SIG_DFL) CHECK(!sigaction(numbers[i], &ours, NULL)); /* what is ignored stays so */
+  }
 }
 
 _Noreturn void fail(FailKind kind, const char *format, ...) {

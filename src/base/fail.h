@@ -34,7 +34,8 @@ void fail_set_hook(FailHook *hook);
 void fail_set_context(const char *context);
 
 /* What else goes with a job that fails: files that nobody will finish.  Done before the error is told, the newest first, by the
- * process that has pushed it; undo must not fail itself.  Push and pop are for one thread, in pairs. */
+ * process that has pushed it; undo must not fail itself, and calls nothing but what signal-safety(7) allows.  Push and pop are for
+ * one thread, in pairs. */
 typedef struct FailUndo FailUndo;
 struct FailUndo {
   void (*undo)(void *self);
@@ -44,6 +45,8 @@ struct FailUndo {
 };
 void fail_undo_push(FailUndo *u); /* which stays where it is until the pop */
 void fail_undo_pop(FailUndo *u);
+/* Signals that end the process (SIGINT, SIGTERM, SIGHUP) undo the same from here on, until somebody else listens to them. */
+void fail_undo_on_signals(void);
 
 /* The reason of a try_… that returned false. */
 typedef struct Why {

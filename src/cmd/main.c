@@ -129,6 +129,7 @@ static int run(int argc, char **argv) {
 
 int main(int argc, char **argv) {
   text_pin_locale();
+  fail_undo_on_signals();
   comm_launch();
   config_set_presets(model_presets());
   int status = run(argc, argv);

@@ -7,7 +7,6 @@
 #include <errno.h>
 #include <fcntl.h>
 #include <limits.h>
-#include <signal.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -15,13 +14,9 @@
 
 #include "src/base/fail.h"
 
-static const int ends[] = {SIGINT, SIGTERM, SIGHUP};
-enum { ENDS = sizeof ends / sizeof *ends };
-
 static struct {
   char path[PATH_MAX]; /* "": none is open */
   FailUndo undo;
-  struct sigaction before[ENDS];
 } scratch;
 
 /* A pass over what is there; false: nothing is, or it does not go. */
@@ -47,22 +42,6 @@ static void drop(void *unused) {
   rmdir(scratch.path);
 }
 
-static void end(int number) {
-  drop(NULL);
-  for (int i = 0; i < ENDS; i++)
-    if (ends[i] == number) sigaction(number, &scratch.before[i], NULL);
-  raise(number); /* which comes as it would have come, on return */
-}
-
-/* What is ignored stays so. */
-static void listen(void) {
-  struct sigaction ours = {.sa_handler = end};
-  for (int i = 0; i < ENDS; i++) {
-    CHECK(!sigemptyset(&ours.sa_mask) && !sigaction(ends[i], NULL, &scratch.before[i]));
-    if (scratch.before[i].sa_handler != SIG_IGN) CHECK(!sigaction(ends[i], &ours, NULL));
-  }
-}
-
 const char *scratch_open(void) {
   const char *place = getenv("TMPDIR");
   CHECK(!*scratch.path);
@@ -72,7 +51,6 @@ const char *scratch_open(void) {
     fail(FAIL_MACHINE, "%s: %s\nhelp: TMPDIR names a folder for temporary files", scratch.path, strerror(errno));
   scratch.undo = (FailUndo){.undo = drop};
   fail_undo_push(&scratch.undo);
-  listen();
   return scratch.path;
 }
 
@@ -80,6 +58,5 @@ void scratch_close(void) {
   if (!*scratch.path) return;
   fail_undo_pop(&scratch.undo);
   drop(NULL);
-  for (int i = 0; i < ENDS; i++) CHECK(!sigaction(ends[i], &scratch.before[i], NULL));
   scratch.path[0] = 0;
 }

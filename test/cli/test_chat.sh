@@ -91,6 +91,13 @@ test_plan_and_bench_take_what_the_run_has_made_and_leave_nothing() {
   eventually eval 'ls tmp/*/*.tmp > names 2> /dev/null'
   kill -TERM $!
   wait $! || true
+  local status=0
+  TMPDIR=$PWD "$hpctrain" t.yaml $plain ${lines/chat.jsonl/large.jsonl} run.folder=c > out 2> err &
+  eventually eval 'ls c/data/*.tmp > names 2> /dev/null'
+  kill -INT $! # which a shell's background ignores
+  kill -TERM $!
+  wait $! || status=$?
+  expect_equal "$status, $(ls c/data)" '143, '
   echo '{' >> chat.jsonl
   expect_run 2 "$hpctrain" plan t.yaml $lines
   fails 2 1 $plain $lines run.folder=b
