@@ -104,6 +104,8 @@ const HfField hf_fields[] = {
     REAL("layer_norm_epsilon", GPT2, rms_norm_eps, 1e-5, 0, 1),
     REAL("embd_pdrop", GPT2, embedding_dropout, 0.1, 0, 0.999),
     REAL("resid_pdrop", GPT2, residual_dropout, 0.1, 0, 0.999),
+    /* Refused in training, but for 0: the draws would have to be made within each implementation of attention, of which the fast
+     * ones are libraries' with draws of their own. */
     REAL("attn_pdrop", GPT2, attention_dropout, 0.1, 0, 0.999),
     BOOL("tie_word_embeddings", GPT2, tie_word_embeddings, 1),
     ONLY("activation_function", GPT2, "\"gelu_new\" \"gelu_pytorch_tanh\""), /* two names of one function */

@@ -317,7 +317,10 @@ static bool open_all(Safetensors *s, const char *path, Why *why) {
   const char *index = arena_printf(s->arena, "%s/model.safetensors.index.json", path);
   if (!access(one, F_OK)) return add_file(s, one, why) && sort_names(s, why);
   if (!access(index, F_OK)) return add_index(s, path, index, why);
-  return why_not(why, "%s: neither model.safetensors nor model.safetensors.index.json", path);
+  bool pickled = !access(arena_printf(s->arena, "%s/pytorch_model.bin", path), F_OK) ||
+                 !access(arena_printf(s->arena, "%s/pytorch_model.bin.index.json", path), F_OK);
+  return why_not(why, "%s: neither model.safetensors nor model.safetensors.index.json%s", path,
+                 pickled ? "; pytorch_model.bin is not read, transformers saves both" : "");
 }
 
 Safetensors *try_safetensors_open(const char *path, Why *why) {

@@ -190,8 +190,8 @@ static HfGeneration read_settings(const Generate *g) {
   HfGeneration said;
   Why why;
   if (!try_hf_generation_parse(g->arena, MODEL_GENERATION, paper ? paper : "{}", g->plain, &said, &why))
-    fail(FAIL_INPUT, "%s: %s\nhelp: --no-generation-config takes nothing of that file but where texts end",
-         model_folder_path(g->loaded.from), why.text);
+    fail(FAIL_INPUT, "%s: %s\nhelp: mend that file%s", model_folder_path(g->loaded.from), why.text,
+         g->plain ? "" : "; --no-generation-config takes nothing of it but where texts end");
   for (int i = 0; i < said.n_warnings; i++) fprintf(stderr, "warn   %s\n", said.warnings[i]);
   return said;
 }

@@ -148,6 +148,8 @@ static void refuse_used(Arena *arena, const char *to) {
   int n;
   ckpt_list(arena, to, &n);
   if (n) fail(FAIL_INPUT, "%s has checkpoints\nhelp: another folder", to);
+  if (!access(arena_printf(arena, "%s/" MODEL_CONFIG, to), F_OK)) /* whose readers would see the checkpoint alone */
+    fail(FAIL_INPUT, "%s is a Hugging Face folder\nhelp: another folder for the checkpoint", to);
 }
 
 /* What was written is of no use. */

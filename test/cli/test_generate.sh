@@ -147,7 +147,7 @@ test_a_generation_config_says_how_tokens_are_drawn() {
   echo '{"do_sample": true, "min_p": 0.05, "eos_token_id": 7}' > $config
   expect_run 2 "$hpctrain" generate copy "${words[@]}"
   expect_err '^error: copy: generation_config\.json: min_p is 0\.05; only 0 is built$'
-  expect_err '^help: --no-generation-config '
+  expect_err '^help: mend that file; --no-generation-config '
   generate copy "${words[@]}" --no-generation-config
   echo '{"temperature": "warm"}' > $config
   expect_run 2 "$hpctrain" generate copy "${words[@]}"

@@ -173,6 +173,8 @@ test_what_is_there_is_not_written_over() {
   copy_model llama2
   hf 0 import m ckpt
   refused '^error: ckpt has checkpoints' import m ckpt
+  refused '^error: m is a Hugging Face folder' import m m
+  expect_equal "$(ls m)" "$(ls "$golden/llama2" | grep -E '^(config.json|model.safetensors)$')"
   hf 0 export ckpt out.hf
   touch out.hf/mine
   refused '^error: out.hf is there already' export ckpt out.hf/
@@ -219,6 +221,9 @@ test_bad_folders_are_named() {
   refused 'bad/model-00002-of-00002.safetensors: No such file' import bad x
   sed -i 's|model-00002-of|../shards/model-00002-of|' bad/model.safetensors.index.json
   refused "is not the name of a file beside it" import bad x
+  rm bad/*.safetensors*
+  touch bad/pytorch_model.bin
+  refused "^error: bad: neither model\.safetensors nor .*; pytorch_model\.bin is not read" import bad x
   [ ! -e x ]
 }
 
