@@ -160,7 +160,7 @@ test_time_and_cost_on_a_gpu() {
   plan 0 device.kind=cuda # of no known kind
   expect_out '^memory [0-9.]+ GiB a rank, peak in '
   expect_out '^time   -: '
-  plan 0 --gpu=cpu --ranks 8
+  plan 0 --gpu=cpu --ranks 8 model.preset=llama-5m train.seq_len=64
   expect_out '^time   -: CPUs differ'
 }
 

@@ -10,14 +10,14 @@ memory_is_real() {
   local ranks=$1 planned real
   shift
   write_run
-  cat > t.yaml << END
+  cat > t.yaml << 'END'
 hpctrain: 1
 run: {name: real, folder: run}
 model: {vocab_size: 32768, hidden_size: 384, num_hidden_layers: 3, num_attention_heads: 6, num_key_value_heads: 2, intermediate_size: 1024}
 data: {train: data.bin}
-train: {seq_len: 256, duration: 1 step, global_batch_size: 4 sequences, micro_batch_size: 1, lr: 1e-3, schedule: constant}
+train: {seq_len: 128, duration: 1 step, global_batch_size: 4 sequences, micro_batch_size: 1, lr: 1e-3, schedule: constant}
 checkpoint: {every: none}
-cpu: {threads: 1, compiler: $users_cc}
+cpu: {threads: 1}
 END
   expect_run 0 "$hpctrain" plan t.yaml --ranks "$ranks" "$@"
   planned=$(sed -n 's/^fits   \([0-9.]*\) MiB of .*/\1/p' out)
