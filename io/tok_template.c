@@ -11,7 +11,8 @@ typedef struct TemplateRow {
 
 static bool add_id(const Tokenizer *t, const json_t *id, Ids *to, Why *why) {
   json_int_t value = json_integer_value(id);
-  if (!json_is_integer(id) || value < 0 || value >= t->vocab) return why_not(why, "an id that is none");
+  if (!json_is_integer(id) || value < 0 || value >= t->vocab || !tokenizer_has(t, (int32_t)value))
+    return why_not(why, "an id that is none");
   ids_add(to, &(int32_t){(int32_t)value}, 1);
   return true;
 }

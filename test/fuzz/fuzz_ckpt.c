@@ -35,6 +35,31 @@ static void load_some(const Ckpt *c) {
   free(out);
 }
 
+/* Texts and what stands beside the datasets, once all is known to be whole. */
+static void read_words(const Ckpt *c) {
+  Arena *arena = arena_open();
+  int64_t nbytes = 0, all = 0;
+  size_t length;
+  for (int i = 0; i < ckpt_n(c); i++) {
+    const CkptEntry *e = ckpt_at(c, i);
+    if (e->is_text && !strncmp(e->path, "/run/", 5)) CHECK(ckpt_text_bytes(c, arena, e->path + 5, &length));
+  }
+  for (int i = 0; i < ckpt_files(c); i++, all += nbytes) CHECK(ckpt_file(c, i, &nbytes));
+  CHECK(all == ckpt_nbytes(c) && ckpt_step(c) == STEP);
+  ckpt_fact(c, "ranks");
+  arena_close(arena);
+}
+
+/* As a job does that finds it in a run's folder: good, or the only one and damaged. */
+static void find(bool whole) {
+  Text warnings = {0};
+  if (!whole) return;
+  Ckpt *c = ckpt_find_newest(comm, fuzz_folder(), &warnings);
+  CHECK(c && !warnings.n);
+  ckpt_close(c);
+  text_close(&warnings);
+}
+
 static void try_case(const uint8_t *bytes, size_t n) {
   Why why;
   fuzz_put(path_of("/manifest.json"), bytes, n);
@@ -45,8 +70,10 @@ static void try_case(const uint8_t *bytes, size_t n) {
     const CkptEntry *e = ckpt_find(c, ckpt_case[k].path);
     if (e && !e->is_text) CHECK(case_holds(c, k, 0, e->n, STEP));
   }
+  if (whole) read_words(c);
   load_some(c);
   ckpt_close(c);
+  find(whole);
 }
 
 /* Without its checksum, which would let no change of it through. */

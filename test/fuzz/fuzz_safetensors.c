@@ -10,7 +10,7 @@
 #include "io/safetensors.h"
 #include "test/fuzz/fuzz.h"
 
-enum { FILES = '0', HEADERS, INDEXES, MOST = 1 << 16 };
+enum { FILES = '0', HEADERS, INDEXES, MOST = 1 << 13, PART = 64 /* elements */ };
 
 static const char one[] = "model-00001-of-00002.safetensors", two[] = "model-00002-of-00002.safetensors";
 static const char header_one[] =
@@ -43,10 +43,17 @@ static void read_all(const Safetensors *s) {
     struct stat info;
     CHECK(!stat(safetensors_file(s, t), &info) && t->offset + t->nbytes <= (uint64_t)info.st_size);
     CHECK(safetensors_find(s, t->name) == t);
-    float values[64];
+    float values[PART];
+    int64_t whole[PART];
+    DType dtype;
     bool floats = t->type == SAFE_F32 || t->type == SAFE_BF16 || t->type == SAFE_F16;
-    for (int64_t first = 0; floats && first < t->n; first += 64)
-      safetensors_read_f32(s, t, first, t->n - first < 64 ? t->n - first : 64, values);
+    for (int64_t first = 0; first < t->n; first += PART) {
+      int64_t n = t->n - first < PART ? t->n - first : PART;
+      if (floats) safetensors_read_f32(s, t, first, n, values);
+      if (t->type == SAFE_I64 || t->type == SAFE_I32) safetensors_read_i64(s, t, first, n, whole);
+      if (safe_type_dtype(t->type, &dtype)) safetensors_read_raw(s, t, first, n, whole);
+    }
+    safetensors_soon(s, t, 0, t->n);
   }
 }
 
@@ -54,6 +61,22 @@ static void open_path(const char *path) {
   Why why;
   Safetensors *s = try_safetensors_open(path, &why);
   if (s) read_all(s);
+  safetensors_close(s);
+}
+
+/* What is taken with its bytes is taken without them, and is the same. */
+static void parse_header(const uint8_t *header, size_t n) {
+  Why why;
+  Safetensors *s = try_safetensors_parse("header", (const char *)header, n, &why);
+  Safetensors *file = try_safetensors_open(path_of("x.safetensors"), &why);
+  Arena *arena = arena_open();
+  size_t length;
+  if (file) {
+    CHECK(s && safetensors_n(s) == safetensors_n(file));
+    CHECK(!memcmp(safetensors_header(file, 0, arena, &length), header, n) && length == n);
+  }
+  arena_close(arena);
+  safetensors_close(file);
   safetensors_close(s);
 }
 
@@ -67,7 +90,7 @@ static void put_shards(void) {
 }
 
 static void try_case(const uint8_t *bytes, size_t n) {
-  static uint8_t file[3 * MOST];
+  static uint8_t file[8 + MOST + (1 << 16)];
   size_t mode = n ? bytes[0] % 3 : 0;
   if (n < 3) return;
   if (mode == FILES % 3) {
@@ -76,6 +99,7 @@ static void try_case(const uint8_t *bytes, size_t n) {
   } else if (mode == HEADERS % 3) {
     fuzz_put(path_of("x.safetensors"), file, make_file(file, bytes + 3, n - 3, bytes[1] + 256u * bytes[2]));
     open_path(path_of("x.safetensors"));
+    parse_header(bytes + 3, n - 3);
   } else {
     put_shards();
     fuzz_put(path_of("model.safetensors.index.json"), bytes + 1, n - 1);

@@ -21,6 +21,9 @@ static void use(const Tokenizer *t) {
   if (try_tokenizer_encode(w, text, sizeof text - 1, &ids, NULL))
     for (int64_t i = 0; i < ids.n; i++) CHECK(tokenizer_has(t, ids.at[i]));
   for (int32_t id = -1; id < VOCAB_TRIED; id++) ids_add(&ids, &id, 1);
+  const Ids *before, *after;
+  tokenizer_template(t, &before, &after);
+  for (int64_t i = 0; i < before->n; i++) CHECK(tokenizer_has(t, before->at[i]));
   for (int raw = 0; raw < 2; raw++) try_tokenizer_decode(t, ids.at, ids.n, raw, &out, NULL);
   try_tokenizer_show(t, ids.at, ids.n, &out, NULL);
   text_close(&out);
@@ -94,7 +97,14 @@ static int seeds(Arena *arena, FuzzBytes out[FUZZ_SEEDS]) {
       "\"</s>\"}],\"pre_tokenizer\":{\"type\":\"Sequence\",\"pretokenizers\":[{\"type\":\"Metaspace\",\"replacement\":\"a\"},{"
       "\"type\":\"Metaspace\",\"replacement\":\"b\"},{\"type\":\"Metaspace\",\"replacement\":\"a\"}]},\"model\":{\"vocab\":{\"a\":"
       "0,"
-      "\"\\uffff\":1,\"\\u0000\":2,\"e\":3,\"\\uffff\\u0000\":4},\"merges\":[\"\\uffff \\u0000\"]}}"};
+      "\"\\uffff\":1,\"\\u0000\":2,\"e\":3,\"\\uffff\\u0000\":4},\"merges\":[\"\\uffff \\u0000\"]}}",
+      "{\"normalizer\":null,\"pre_tokenizer\":{\"type\":\"Sequence\",\"pretokenizers\":[{\"type\":\"CharDelimiterSplit\","
+      "\"delimiter\":\"x\"},{\"type\":\"WhitespaceSplit\"},{\"type\":\"Whitespace\"},{\"type\":\"Punctuation\",\"behavior\":"
+      "\"Isolated\"},{\"type\":\"Split\",\"pattern\":{\"String\":\"a\"},\"behavior\":\"Contiguous\",\"invert\":true}]},\"post_"
+      "processor\":{\"type\":\"Sequence\",\"processors\":[{\"type\":\"BertProcessing\",\"sep\":[\"a\",0],\"cls\":[\"b\",1]},{"
+      "\"type\":\"ByteLevel\",\"trim_offsets\":true},{\"type\":\"RobertaProcessing\",\"sep\":[\"a\",0],\"cls\":[\"b\",1],\"trim_"
+      "offsets\":true,\"add_prefix_space\":true}]},\"model\":{\"vocab\":{\"a\":0,\"b\":1,\"<0x20>\":2},\"merges\":[],\"byte_"
+      "fallback\":true,\"unk_token\":\"b\",\"fuse_unk\":true}}"};
   const char *build = getenv("builddir");
   int n = 0;
   module_look_in(build ? build : ".");
@@ -121,6 +131,8 @@ static const char *const words[] = {"null",
                                     "\"type\":\"Sequence\"",
                                     "\"type\":\"NFC\"",
                                     "\"type\":\"Whitespace\"",
+                                    "\"type\":\"BertProcessing\"",
+                                    "\"post_processor\":",
                                     "\"behavior\":\"Contiguous\"",
                                     "\"Regex\":\"(a|aa)+$\"",
                                     "\"Regex\":\"[[:alpha:]]*\"",

@@ -6,6 +6,7 @@
 #include <string.h>
 
 #include "io/megatron.h"
+#include "io/token_file.h"
 #include "io/tokens.h"
 #include "test/fuzz/fuzz.h"
 #include "test/megatron_index.h"
@@ -26,7 +27,9 @@ static void read_ids(int width) {
   if (!try_tokens_open(&path, 1, &(TokensAsk){width, INT32_MAX, "tokens"}, &t, &why)) return;
   int64_t n = tokens_n(t);
   int32_t *ids = xmalloc(sizeof *ids * (size_t)(n + 1)), *starts = xmalloc(sizeof *starts * (size_t)(n + 1));
+  const TokenNote *note;
   bool good = try_tokens_read(t, 0, n, ids, &why);
+  CHECK(tokens_note(t, 0, &note) && (!note || (note->vocab > 0 && strlen(note->job) == 64)));
   if (n > 1 && good) tokens_starts(t, 0, n - 1, 0, ids, NULL, starts);
   for (int64_t s = 1; n > 1 && good && s < n; s++) CHECK(starts[s] == s || starts[s] == starts[s - 1]);
   free(ids);
@@ -68,6 +71,8 @@ static FuzzBytes seed_of(Arena *arena, char kind, const void *bytes, size_t n) {
   return (FuzzBytes){copy, 1 + n};
 }
 
+static const TokenNote made = {.vocab = 300, .tokenizer = "00ff", .job = "10", .marked = false};
+
 static int make_seeds(Arena *arena, FuzzBytes seeds[FUZZ_SEEDS]) {
   MegatronFile index = megatron_file(4, 4, 4);
   int32_t shard[256 + 2] = {20240520, 1, 4};
@@ -78,9 +83,11 @@ static int make_seeds(Arena *arena, FuzzBytes seeds[FUZZ_SEEDS]) {
   shard[0] = 20240801, shard[1] = 7, shard[2] = 2;
   seeds[3] = seed_of(arena, SHARDS, shard, sizeof shard);
   seeds[4] = seed_of(arena, SHARDS, "\1\0\2\0\3\0\4\0", 8);
-  return 5;
+  token_note_write(&made, shard);
+  seeds[5] = seed_of(arena, SHARDS, shard, sizeof shard);
+  return 6;
 }
 
-static const char *const words[] = {"MMIDIDX", "\xff\xff\xff\xff\xff\xff\xff\x7f", "\xff\xff\xff\x7f", NULL};
+static const char *const words[] = {"MMIDIDX", "hptn", "\xff\xff\xff\xff\xff\xff\xff\x7f", "\xff\xff\xff\x7f", NULL};
 
 const FuzzTarget fuzz_target = {"tokens", try_case, make_seeds, words, MOST};

@@ -253,7 +253,8 @@ TEST(a_post_processor_says_what_comes_before_and_behind_a_text) {
       {"{\"type\":\"Sequence\",\"processors\":[{\"type\":\"ByteLevel\",\"trim_offsets\":false}," TEMPLATE "]}", 0, "0|2 1", NULL},
       {"{\"type\":\"RobertaProcessing\",\"sep\":[\"e\",2],\"cls\":[\"b\",%d],\"trim_offsets\":true}", 1, "1|2", NULL},
       {"{\"type\":\"BertProcessing\",\"sep\":[\"e\",2],\"cls\":[\"b\",%d]}", 1, "1|2", NULL},
-      {TEMPLATE, 3, NULL, "post_processor TemplateProcessing: an id that is none"},
+      {TEMPLATE, 3, NULL, "post_processor TemplateProcessing: an id that is none"}, /* a hole */
+      {TEMPLATE, 5, NULL, "post_processor TemplateProcessing: an id that is none"},
       {"{\"type\":\"BertProcessing\",\"sep\":[\"e\",2],\"cls\":[\"b\",%d],\"x\":1}", 1, NULL, "'x' is not known here"},
       {"{\"type\":\"Other%d\"}", 1, NULL, "post_processor 'Other1' is not known here"}};
   for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
@@ -262,7 +263,7 @@ TEST(a_post_processor_says_what_comes_before_and_behind_a_text) {
     Why why = {""};
     text_printf(&json, "{\"post_processor\":");
     text_printf(&json, cases[i].text, cases[i].id);
-    text_printf(&json, ",\"model\":{\"vocab\":{\"a\":0,\"b\":1,\"c\":2},\"merges\":[]}}");
+    text_printf(&json, ",\"model\":{\"vocab\":{\"a\":0,\"b\":1,\"c\":2,\"d\":4},\"merges\":[]}}");
     bool ok = try_tokenizer_parse("/dev/null/tokenizer", json.at, json.n, NULL, &t, &why);
     if (ok != !cases[i].refused || (!ok && !strstr(why.text, cases[i].refused)))
       check_failed(__FILE__, __LINE__, "case %zu: %s", i, why.text);
