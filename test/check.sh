@@ -69,7 +69,8 @@ share_kernels() {
   trap 'rm -rf "$XDG_CACHE_HOME"' EXIT
   users_cc=$(command -v cc)
   mkdir -p "$XDG_CACHE_HOME/quick"
-  printf '#!/bin/sh\nexec "%s" "$@" -Og\n' "$users_cc" > "$XDG_CACHE_HOME/quick/cc"
+  # with the path of before, or a ccache of that name would find this script again
+  printf '#!/bin/sh\nPATH=%q exec "%s" "$@" -Og\n' "$PATH" "$users_cc" > "$XDG_CACHE_HOME/quick/cc"
   chmod +x "$XDG_CACHE_HOME/quick/cc"
   PATH=$XDG_CACHE_HOME/quick:$PATH
 }
