@@ -18,7 +18,7 @@ test_a_stopped_rank_is_named_and_ends_the_job() {
     kill -STOP "$(ranks_of $job | sed -n "$((who + 1))p")"
     wait $job || status=$?
     expect_equal "$status" 4
-    [ $((SECONDS - begin)) -le $((3 + 5)) ]
+    [ $((SECONDS - begin)) -le $((3 + 15)) ]
     grep -qE '^error: hang: 1 of 2 ranks in [a-z_]+ .*, step [0-9]+, [0-9]+ s$' err.job
     grep -qE "^   missing  rank $who \\([^)]+\\): not heard of for [0-9]+ s; it was " err.job
     expect_equal "$(grep -c '^error:' err.job)" 1

@@ -55,14 +55,14 @@ near() { awk -v a="$1" -v b="$2" -v t="$3" 'BEGIN { d = a > b ? a - b : b - a; e
 train() {
   local n=$1
   shift
-  expect_run 0 mpi "$n" timeout $((60 * slowdown)) "$hpctrain" t.yaml "$@"
+  expect_run 0 mpi "$n" timeout $((120 * slowdown)) "$hpctrain" t.yaml "$@"
 }
 
 # fails STATUS N WORD…: the same run must end with STATUS and say "error:" once.
 fails() {
   local status=$1 n=$2
   shift 2
-  expect_run "$status" mpi "$n" timeout $((60 * slowdown)) "$hpctrain" t.yaml "$@"
+  expect_run "$status" mpi "$n" timeout $((120 * slowdown)) "$hpctrain" t.yaml "$@"
   expect_equal "$(grep -c '^error:' err)" 1
 }
 
@@ -75,7 +75,7 @@ on_disk() {
   [ "$n" != 1 ] || launcher=()
   preload
   expect_run "${ends:-0}" ${launcher[@]+"${launcher[@]}"} env LD_PRELOAD="$PWD/bad_disk.so" BAD_DISK="$PWD/fault" \
-    timeout $((60 * slowdown)) "$hpctrain" t.yaml "$@"
+    timeout $((120 * slowdown)) "$hpctrain" t.yaml "$@"
 }
 said() { grep -qsE -e "$2" "$1"; }
 

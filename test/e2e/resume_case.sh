@@ -18,7 +18,7 @@ chain() {
   for leg in "$@"; do
     steps=$((steps + 2))
     read -r launcher n strategy degree <<< "$leg"
-    expect_run 0 "$launcher" "$n" timeout $((60 * slowdown)) "$hpctrain" t.yaml $words train.stop_after=${steps}steps \
+    expect_run 0 "$launcher" "$n" timeout $((120 * slowdown)) "$hpctrain" t.yaml $words train.stop_after=${steps}steps \
       parallel.strategy="$strategy" ${degree:+parallel.shard_degree="$degree"}
     [ $steps = 2 ] || expect_out "^resume   run/checkpoints/step-$(printf %08d $((steps - 2))), verified"
   done
