@@ -4,6 +4,7 @@
  * told even before they are there. */
 #include "src/cmd/plan.h"
 
+#include <errno.h>
 #include <inttypes.h>
 #include <stdio.h>
 #include <string.h>
@@ -41,9 +42,29 @@ static void check_disk(const Prospect *p, int64_t steps) {
   }
   printf("disk   checkpoint %s; up to %" PRId64 " at a time %s; %s free for %s\n", human_bytes(nbytes, one), n,
          human_bytes(most, all), human_bytes(left, room), c->run.folder);
-  if (left >= 0 && left < most)
-    printf("       %s short: another run.folder, a lower checkpoint.keep%s\n", human_bytes(most - left, room),
-           c->checkpoint.keep_every.unit ? " or a higher checkpoint.keep_every" : "");
+  if (left < 0 || left >= most) return;
+  bool fewer = left >= 2 * nbytes; /* the newest stays until the next is written */
+  printf("       %s short: another run.folder%s%s\n", human_bytes(most - left, room), fewer ? ", a lower checkpoint.keep" : "",
+         fewer && c->checkpoint.keep_every.unit ? " or a higher checkpoint.keep_every" : "");
+}
+
+/* The folder may be there on the nodes alone, so that it is no error here. */
+static void check_offload_folder(const Prospect *p) {
+  const char *folder = p->config->memory.offload_folder;
+  char needed[HUMAN_TEXT], room[HUMAN_TEXT];
+  struct statvfs fs;
+  if (!folder) return;
+  double nbytes = p->files * p->site.per_node;
+  printf("disk   offloaded moments of a node %s; ", human_bytes(nbytes, needed));
+  if (statvfs(arena_printf(p->arena, "%s/.", folder), &fs)) { /* a file has none */
+    printf("here %s is no folder (%s): every node must have it\n", folder, strerror(errno));
+    return;
+  }
+  double left = (double)fs.f_bavail * (double)fs.f_frsize;
+  printf("%s free for %s\n", human_bytes(left, room), folder);
+  if (left < nbytes)
+    printf("       %s short, if nodes have no more: another memory.offload_folder, or more ranks\n",
+           human_bytes(nbytes - left, room));
 }
 
 /* Opens the files as a run would: what is wrong with them ends this, when all else has been told. */
@@ -67,8 +88,12 @@ static void check_data(const Prospect *p) {
   text_close(&warnings);
   int64_t epoch = data_epoch_sequences(data), steps = setup_schedule(c, epoch).total;
   setup_check_profile(c, steps);
-  printf("data   %s tokens; %" PRId64 " steps, %.3g epochs\n", human_count((double)data_tokens(data), text), steps,
-         (double)steps * (double)p->batch.sequences / (double)epoch);
+  double epochs = (double)steps * (double)p->batch.sequences / (double)epoch;
+  printf("data   %s tokens; %" PRId64 " steps, ", human_count((double)data_tokens(data), text), steps);
+  if (epochs < 1000)
+    printf("%.3g epochs\n", epochs);
+  else
+    printf("%s epochs\n", human_count(epochs, text));
   Text sources = {0};
   data_sources(data, steps, p->batch.sequences, &sources);
   data_marks(data, &sources);
@@ -154,8 +179,15 @@ Config *plan_config(Arena *arena, const PlanWords *w, const char **kind) {
   return c;
 }
 
+Config *plan_config_usable(Arena *arena, const PlanWords *w, const char **left_out) {
+  Config *c = config_load_usable(arena, w->argc, w->argv, w->ranks, left_out);
+  setup_kind(arena, c, NULL);
+  return c;
+}
+
 Prospect *plan_prospect(Arena *arena, const Config *c, const PlanWords *w, Text *warnings) {
-  ProspectSite site = {.ranks = w->ranks, .per_node = per_node(w, c->device.kind == DEVICE_KIND_CUDA), .machine = w->machine};
+  ProspectSite site = {
+      .ranks = w->ranks, .per_node = per_node(w, c->device.kind == DEVICE_KIND_CUDA), .machine = w->machine, .allowed = w->allowed};
   return prospect_open(arena, c, &site, warnings);
 }
 
@@ -176,6 +208,7 @@ static const Config *settle_recompute(Arena *arena, const Config *c, PlanWords *
   if (as_it_is.known || !block.known) return c; /* else it is not for that */
   fprintf(stderr, "warn   memory.recompute: auto: %s; planned as block\n", as_it_is.why);
   *w = trial_words(arena, w, &block);
+  w->allowed = (double)c->memory.recompute.nbytes;
   return plan_config(arena, w, NULL);
 }
 
@@ -187,15 +220,17 @@ int cmd_plan(int argc, char **argv) {
   PlanWords words = take_words(arena, argc, argv, &sweep, &snapshot);
   const Config *c = plan_config(arena, &words, &kind);
   if (!words.machine) words.machine = machine_here(c);
+  const PlanWords asked = words;
   c = settle_recompute(arena, c, &words);
   Prospect *p = plan_prospect(arena, c, &words, &warnings);
   if (warnings.n) fprintf(stderr, "warn   %s", warnings.at);
   text_close(&warnings);
   plan_print(p, kind);
-  if (prospect_short(p) > 0) plan_suggest(p, &words);
+  if (prospect_short(p) > 0) plan_suggest(p, &words, &asked);
   if (sweep) plan_sweep(p, &words);
   if (snapshot) plan_snapshot(p->engine, snapshot);
   if (c->train.duration.unit != UNIT_EPOCHS) check_disk(p, config_total_steps(c, 1));
+  check_offload_folder(p);
   fflush(stdout);
   check_weights(p);
   check_data(p);

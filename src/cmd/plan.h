@@ -18,10 +18,13 @@ typedef struct PlanWords {
   char **argv;
   int ranks, per_node;    /* per_node 0: not said */
   const Machine *machine; /* NULL: not known */
+  double allowed;         /* bytes, as in ProspectSite */
 } PlanWords;
 
 /* plan.c: ends the process where this cannot be.  kind, may be NULL: what device.kind: auto is here, and why. */
 Config *plan_config(Arena *arena, const PlanWords *words, const char **kind);
+/* The same without what has no use beside the rest (config_load_usable). */
+Config *plan_config_usable(Arena *arena, const PlanWords *words, const char **left_out);
 Prospect *plan_prospect(Arena *arena, const Config *config, const PlanWords *words, Text *warnings);
 
 /* plan_print.c */
@@ -42,6 +45,7 @@ typedef struct Trial {
   bool known;                     /* it was compiled; else it cannot be, or the chain had ended before */
   int64_t micro;
   double nbytes, missing, tokens; /* of a rank; what it is short of; a second and rank, NaN where nobody knows */
+  const char *left_out;           /* keys of the run that have no use beside the trial's words, with spaces between; "" */
   const char *why;                /* it cannot be; NULL */
 } Trial;
 
@@ -59,7 +63,8 @@ void trials_run(Arena *arena, const PlanWords *words, TrialChain *chains, int n)
 
 /* --- plan_choose.c ----------------------------------------------------------------------------------------------------------- */
 
-void plan_suggest(const Prospect *p, const PlanWords *words); /* p does not fit */
+/* p, of these words, does not fit.  asked: the run's own, which differ where memory.recompute: auto has given way to block. */
+void plan_suggest(const Prospect *p, const PlanWords *words, const PlanWords *asked);
 void plan_sweep(const Prospect *p, const PlanWords *words);
 
 #endif

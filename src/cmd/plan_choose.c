@@ -42,13 +42,13 @@ enum {
 
 /* What may need less, and the classes of memory, by bits, of which it can save. */
 static const struct {
-  const char *word;
-  int classes;
+  const char *word; /* NULL: offload, besides what is */
+  int classes, offload;
 } changes[] = {
     {"memory.recompute=auto", VALUES},
     {"memory.recompute=cheap", VALUES},
     {"memory.recompute=block", VALUES},
-    {"memory.offload=[inputs]", VALUES},
+    {NULL, VALUES, OFFLOADED_INPUTS},
     {"parallel.strategy=shard_opt", STATES},
     {"parallel.strategy=shard_grad_op", STATES},
     {"parallel.strategy=hybrid_shard", STATES},
@@ -56,10 +56,27 @@ static const struct {
     {"parallel.accumulate=shard", 1 << MEMORY_GRADIENTS},
     {"parallel.units_alive=1", 1 << MEMORY_GATHERED},
     {"precision.moments=bf16", 1 << MEMORY_MOMENTS},
-    {"memory.offload=[moments]", 1 << MEMORY_MOMENTS},
-    {"memory.offload=[moments,masters]", 1 << MEMORY_MOMENTS | 1 << MEMORY_PARAMETERS},
-    {"memory.offload=[moments,masters,gradients]", STATES},
+    {NULL, 1 << MEMORY_MOMENTS, OFFLOADED_MOMENTS},
+    {NULL, 1 << MEMORY_MOMENTS | 1 << MEMORY_PARAMETERS, OFFLOADED_MOMENTS | OFFLOADED_MASTERS},
+    {NULL, STATES, OFFLOADED_MOMENTS | OFFLOADED_MASTERS | OFFLOADED_GRADIENTS},
+    {NULL, STATES | VALUES, OFFLOADED_MOMENTS | OFFLOADED_MASTERS | OFFLOADED_GRADIENTS | OFFLOADED_INPUTS},
 };
+
+/* All that is offloaded then; only bf16 has masters. */
+static int offloaded(const Prospect *p, int more) {
+  int has_not = p->config->precision.compute == PRECISION_BF16 ? 0 : OFFLOADED_MASTERS;
+  return (p->config->memory.offload | more) & ~has_not;
+}
+
+static const char *offload_word(const Prospect *p, int what) {
+  const char *const *names = config_choices("memory.offload"), *word = "memory.offload=[", *between = "";
+  for (int i = 0; names[i]; i++) {
+    if (!(what >> i & 1)) continue;
+    word = arena_printf(p->arena, "%s%s%s", word, between, names[i]);
+    between = ",";
+  }
+  return arena_printf(p->arena, "%s]", word);
+}
 
 /* What is held in these classes is no small part of what is missing. */
 static bool may_help(const Prospect *p, int classes) {
@@ -96,8 +113,14 @@ static void add_change(Trials *t, const char *word, int ranks) {
 
 static void add_changes(Trials *t, const Prospect *p) {
   int64_t micro[MICROS];
-  for (size_t i = 0; i < sizeof changes / sizeof *changes; i++)
-    if (!is_done(p, changes[i].word) && may_help(p, changes[i].classes)) add_change(t, changes[i].word, 0);
+  int before = 0;
+  for (size_t i = 0; i < sizeof changes / sizeof *changes; i++) {
+    const char *change = changes[i].word;
+    int what = change ? 0 : offloaded(p, changes[i].offload);
+    bool done = change ? is_done(p, change) : what == before || what == p->config->memory.offload;
+    if (!change) before = what;
+    if (!done && may_help(p, changes[i].classes)) add_change(t, change ? change : offload_word(p, what), 0);
+  }
   for (int i = 0, n = micros(p, micro); i < n; i++)
     if (micro[i] < p->batch.micro) add_change(t, micro_word(t->arena, micro[i]), 0);
   for (int times = 2; times <= RANKS_TIMES && may_help(p, STATES); times *= 2) add_change(t, NULL, times * p->site.ranks);
@@ -166,25 +189,39 @@ static void print_change(const Prospect *p, const Trial *t, bool first) {
   printf("%s %-34s %s less", first ? "help  " : "      ", what.at, plan_amount(less, prospect_bytes(p) - t->nbytes));
   if (!isnan(slower)) printf(", %.1f %% %s", 100 * fabs(slower), slower < 0 ? "faster" : "slower");
   if (t->missing > 0) printf(", still %s short", plan_amount(missing, t->missing));
+  if (*t->left_out) printf(", without %s", t->left_out);
   printf("\n");
   text_close(&what);
 }
 
-void plan_suggest(const Prospect *p, const PlanWords *words) {
-  enum { SHOWN = 5 };
+enum { SHOWN = 5 };
+
+static bool any_fits(const Trials *t) { return t->at.n && t->at.at[0].missing == 0; }
+
+/* What will be shown, as the run's own words make it: auto may forget less than block. */
+static void confirm(Trials *t, const PlanWords *asked, double nbytes) {
+  int fitting = 0;
+  while (fitting < t->at.n && fitting < SHOWN && t->at.at[fitting].missing == 0) fitting++;
+  t->at.n = fitting;
+  run_each(t, asked, 0);
+  keep_helpful(t, nbytes);
+}
+
+void plan_suggest(const Prospect *p, const PlanWords *words, const PlanWords *asked) {
   Trials t = {.arena = p->arena};
   fflush(stdout);
   add_changes(&t, p);
   run_each(&t, words, 0);
   keep_helpful(&t, prospect_bytes(p));
-  if (t.at.n && t.at.at[0].missing > 0) {
+  if (t.at.n && !any_fits(&t)) {
     int singles = t.at.n;
     add_pairs(&t, singles);
     add_all(&t, singles, words->ranks);
     run_each(&t, words, singles);
     keep_helpful(&t, prospect_bytes(p));
   }
-  bool fits = t.at.n && t.at.at[0].missing == 0;
+  if (words->argv != asked->argv && any_fits(&t)) confirm(&t, asked, prospect_bytes(p));
+  bool fits = any_fits(&t);
   int n = 0;
   for (int i = 0; i < t.at.n && n < SHOWN && (!fits || t.at.at[i].missing == 0); i++) print_change(p, &t.at.at[i], n++ == 0);
   if (!fits) printf("%s a smaller model, or more ranks\n", n ? "      " : "help  ");
@@ -212,9 +249,10 @@ static void print_row(const Trial *t, bool best) {
   }
   printf(" %5" PRId64 " %10s", t->micro, plan_amount(gib, t->nbytes));
   if (t->missing > 0)
-    printf("  %9s short\n", plan_amount(gib, t->missing));
+    printf("  %9s short", plan_amount(gib, t->missing));
   else
-    printf("  %9s%s\n", human_count(t->tokens, rate), best ? "  best" : "");
+    printf("  %9s%s", human_count(t->tokens, rate), best ? "  best" : "");
+  printf("%s%s\n", *t->left_out ? "  without " : "", t->left_out);
 }
 
 static int by_rank(const void *a, const void *b) {

@@ -62,6 +62,12 @@ static void print_fit(const Prospect *p) {
   double all = prospect_bytes(p), missing = prospect_short(p);
   char text[HUMAN_TEXT], room[HUMAN_TEXT];
   plan_amount(text, all);
+  if (prospect_beyond(p) > 0) {
+    char planned[HUMAN_TEXT];
+    printf("short  %s: %s planned, %s allowed by memory.recompute", plan_amount(room, missing),
+           plan_amount(planned, (double)p->memory->nbytes), plan_amount(text, p->site.allowed));
+    return;
+  }
   if (!p->capacity) {
     printf("memory %s a rank", text);
     return;

@@ -16,6 +16,7 @@
 typedef struct Result {
   int64_t micro;
   double nbytes, missing, tokens;
+  char left_out[256];
 } Result;
 
 static bool same_key(const char *word, const char *other) {
@@ -33,16 +34,31 @@ PlanWords trial_words(Arena *arena, const PlanWords *run, const Trial *trial) {
     while (k < TRIAL_WORDS && trial->words[k] && !same_key(trial->words[k], run->argv[i])) k++;
     if (k == TRIAL_WORDS || !trial->words[k]) w.argv[w.argc++] = run->argv[i];
   }
-  for (int k = 0; k < TRIAL_WORDS && trial->words[k]; k++) w.argv[w.argc++] = arena_strdup(arena, trial->words[k]);
+  for (int k = 0; k < TRIAL_WORDS && trial->words[k]; k++) {
+    w.argv[w.argc++] = arena_strdup(arena, trial->words[k]);
+    if (same_key("memory.recompute=", trial->words[k])) w.allowed = 0; /* no longer auto with so many */
+  }
   return w;
+}
+
+/* Keys of the run may come to be without use; a word of the trial may not. */
+static void check_use(Arena *arena, const Trial *trial, const char *left_out) {
+  char *rest, *keys = arena_strdup(arena, left_out);
+  for (char *key = strtok_r(keys, " ", &rest); key; key = strtok_r(NULL, " ", &rest))
+    for (int k = 0; k < TRIAL_WORDS && trial->words[k]; k++)
+      if (same_key(trial->words[k], arena_printf(arena, "%s=", key))) fail(FAIL_INPUT, "'%s' has no use here", key);
 }
 
 static Result try_it(const PlanWords *run, const Trial *trial) {
   Arena *arena = arena_open();
   Text warnings = {0};
   PlanWords w = trial_words(arena, run, trial);
-  Prospect *p = plan_prospect(arena, plan_config(arena, &w, NULL), &w, &warnings);
+  const char *left_out;
+  const Config *c = plan_config_usable(arena, &w, &left_out);
+  check_use(arena, trial, left_out);
+  Prospect *p = plan_prospect(arena, c, &w, &warnings);
   Result r = {p->batch.micro, prospect_bytes(p), prospect_short(p), prospect_tokens(p) / w.ranks};
+  snprintf(r.left_out, sizeof r.left_out, "%s", left_out);
   prospect_close(p);
   text_close(&warnings);
   arena_close(arena);
@@ -108,6 +124,7 @@ static void finish_chain(Arena *arena, const Child *child, TrialChain *chain) {
   while (waitpid(child->pid, &status, 0) < 0)
     if (errno != EINTR) fail_system("waiting for a process of this plan");
   int n = (int)(results.n / sizeof(Result));
+  for (int i = 0; i < chain->n; i++) chain->at[i].known = false; /* it may have been tried before */
   for (int i = 0; i < n; i++) {
     Result r;
     memcpy(&r, results.at + (size_t)i * sizeof r, sizeof r);
@@ -117,6 +134,7 @@ static void finish_chain(Arena *arena, const Child *child, TrialChain *chain) {
     t->nbytes = r.nbytes;
     t->missing = r.missing;
     t->tokens = r.tokens;
+    t->left_out = arena_strdup(arena, r.left_out);
   }
   if (status && n < chain->n) chain->at[n].why = reason(arena, errors.at);
   text_close(&results);

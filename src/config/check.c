@@ -168,10 +168,14 @@ static void check_shape(Config *c, Problems *p) {
   }
 }
 
-/* A key that has no use beside the others: an error if it was given, else not part of the resolved run. */
+/* A key that has no use beside the others: an error if it was given, or not read in another turn; else not part of the resolved
+ * run. */
 static void check_unused(Config *c, Problems *p, const char *path, bool used, const char *why) {
   if (used) return;
-  if (given(c, path)) tell(c, p, path, why, NULL, arena_printf(p->arena, "'%s' has no use here", path));
+  if (given(c, path) && p->idle)
+    p->idle[K(path) - keys] = p->again = true;
+  else if (given(c, path))
+    tell(c, p, path, why, NULL, arena_printf(p->arena, "'%s' has no use here", path));
   if (known(c, path)) c->origin->source[K(path) - keys] = SOURCE_UNSET;
 }
 

@@ -235,6 +235,10 @@ typedef struct Config {
  * Every rank may call it: let rank 0 come back from it before the others start, so that errors are told once. */
 Config *config_load(Arena *arena, int argc, char **argv, int nranks);
 
+/* The same without keys that have no use beside the others: they are no errors, but as if they had not been given.  left_out: their
+ * names with spaces between, "" where there are none. */
+Config *config_load_usable(Arena *arena, int argc, char **argv, int nranks, const char **left_out);
+
 /* The same from a text in memory, such as a checkpoint's run file; name is what errors call it. */
 Config *config_parse(Arena *arena, const char *name, const char *text, int argc, char **argv);
 

@@ -85,6 +85,8 @@ static const char *section_label(Arena *arena, const char *name) {
 
 /* ---- the file ---- */
 
+static bool is_idle(const Loader *l, const Key *key) { return l->problems->idle && l->problems->idle[key - keys]; }
+
 static void origin_set(Loader *l, const Key *key, Source source, Place place) {
   l->c->origin->source[key - keys] = source;
   l->c->origin->place[key - keys] = place;
@@ -102,6 +104,7 @@ static void read_key(Loader *l, const char *section, const Node *name, const Nod
                 name->text);
     return;
   }
+  if (is_idle(l, key)) return;
   Fault fault = {0};
   Place place;
   bool fine = value_parse_node(arena_of(l), key, value, l->c, &fault, &place);
@@ -151,6 +154,7 @@ static void read_override(Loader *l, int argument, const char *word) {
     problem_add(l->problems, at, label_for(arena_of(l), section, dot + 1), "unknown key '%.60s'", path);
     return;
   }
+  if (is_idle(l, key)) return;
   Place before = l->c->origin->place[key - keys];
   if (before.argument) {
     problem_add(l->problems, at, arena_printf(arena_of(l), "first as argument %d", before.argument), "'%s' is given twice", path);
@@ -243,13 +247,32 @@ static const char *read_file(Arena *arena, const char *path) {
   return copy;
 }
 
+static Config *load_words(Problems *p, int argc, int nranks) {
+  p->name = find_run_file(p, argc, p->argv);
+  problems_end(p);
+  if (!p->name && !(access("hpctrain.yaml", F_OK) != 0 && errno == ENOENT)) p->name = "hpctrain.yaml";
+  p->text = p->name ? read_file(p->arena, p->name) : demo_run_file(p->arena, nranks);
+  return load(p, p->name ? SOURCE_FILE : SOURCE_DEMO, argc, p->argv);
+}
+
 Config *config_load(Arena *arena, int argc, char **argv, int nranks) {
   Problems p = {.arena = arena, .argv = argv_copy(arena, argc, argv)};
-  p.name = find_run_file(&p, argc, p.argv);
-  problems_end(&p);
-  if (!p.name && !(access("hpctrain.yaml", F_OK) != 0 && errno == ENOENT)) p.name = "hpctrain.yaml";
-  p.text = p.name ? read_file(arena, p.name) : demo_run_file(arena, nranks);
-  Config *c = load(&p, p.name ? SOURCE_FILE : SOURCE_DEMO, argc, p.argv);
+  return load_words(&p, argc, nranks);
+}
+
+Config *config_load_usable(Arena *arena, int argc, char **argv, int nranks, const char **left_out) {
+  bool *idle = arena_array(arena, bool, nkeys);
+  Config *c;
+  bool again;
+  do { /* without one key another may come to have no use */
+    Problems p = {.arena = arena, .argv = argv_copy(arena, argc, argv), .idle = idle};
+    c = load_words(&p, argc, nranks);
+    again = p.again;
+  } while (again);
+  char path[80];
+  *left_out = "";
+  for (int i = 0; i < nkeys; i++)
+    if (idle[i]) *left_out = arena_printf(arena, "%s%s%s", *left_out, **left_out ? " " : "", key_path(&keys[i], path));
   return c;
 }
 

@@ -117,6 +117,8 @@ typedef struct Problems {
   const char *name, *text;
   char **argv;
   VEC(Problem) list;
+  bool *idle; /* by row of keys[]: given without use beside the others, so not read; NULL: such a key is a problem */
+  bool again; /* one more was found */
 } Problems;
 
 void problem_add(Problems *p, Place place, const char *label, const char *what, ...) __attribute__((format(printf, 4, 5)));

@@ -71,3 +71,8 @@ double machine_room(double memory, bool alone) {
   double room = 0.99 * memory - machine_reserve(alone);
   return room > 0 ? room : 0;
 }
+
+double machine_host_room(double memory, int ranks) {
+  const double share = memory / ranks, reserve = 1 << 30;
+  return share > 2 * reserve ? share - reserve : share / 2;
+}

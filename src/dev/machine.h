@@ -43,4 +43,7 @@ double machine_reserve(bool alone);
  * 0.6 % of runs; what plan calls fitting and recompute: auto takes. */
 double machine_room(double memory, bool alone);
 
+/* The same of a rank's share of a node's memory: a process's code, MPI and tables, and the system, want some. */
+double machine_host_room(double memory, int ranks);
+
 #endif

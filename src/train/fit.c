@@ -162,9 +162,6 @@ FitFound fit_find(Arena *arena, Comm *comm, Mesh *mesh, const EngineOptions *opt
 
 /* --- room ------------------------------------------------------------------------------------------------------------------- */
 
-/* A process's code, MPI, open files and tables. */
-#define RESERVE_CPU ((size_t)1 << 30)
-
 static size_t room_of(const Config *c, const Comm *comm, const FitPlace *place) {
   DevCard card = {.nbytes = place->gpu};
   Why why;
@@ -172,8 +169,7 @@ static size_t room_of(const Config *c, const Comm *comm, const FitPlace *place) 
     bool known = place->gpu || (place->dev ? dev_card(place->dev, &card) : dev_try_cards(&card, 1, true, &why) > 0);
     return known ? (size_t)machine_room((double)card.nbytes, comm_size(comm) == 1) : 0;
   }
-  size_t share = (size_t)node_memory().total / (size_t)comm_local_size(comm);
-  return share > 2 * RESERVE_CPU ? share - RESERVE_CPU : share / 2;
+  return (size_t)machine_host_room((double)node_memory().total, comm_local_size(comm));
 }
 
 /* --- the key ---------------------------------------------------------------------------------------------------------------- */

@@ -74,8 +74,9 @@ Prospect *prospect_open(Arena *arena, const Config *c, const ProspectSite *site,
   p->files = (double)job_memory(engine_job(p->engine)).files;
   if (saves_beside(c)) p->copies = (double)staging_nbytes(states_copy_staging(states_copy_open(arena, p->engine, true)));
   p->reserve = c->device.kind == DEVICE_KIND_CUDA ? machine_reserve(site->ranks == 1) : process_bytes;
-  p->capacity =
-      c->device.kind == DEVICE_KIND_CUDA ? site->machine ? site->machine->memory : 0 : (double)node_memory().total / site->per_node;
+  p->capacity = c->device.kind != DEVICE_KIND_CUDA ? machine_host_room((double)node_memory().total, site->per_node) + process_bytes
+                : site->machine                    ? site->machine->memory
+                                                   : 0;
   forecast(p);
   return p;
 }
@@ -90,11 +91,19 @@ double prospect_bytes(const Prospect *p) {
   return (double)p->memory->nbytes + p->reserve + (p->config->device.kind == DEVICE_KIND_CUDA ? 0 : p->host + p->copies);
 }
 
-double prospect_short(const Prospect *p) {
-  bool gpu = p->config->device.kind == DEVICE_KIND_CUDA;
-  double missing =
-      gpu ? (double)p->memory->nbytes - machine_room(p->capacity, p->site.ranks == 1) : prospect_bytes(p) - p->capacity;
-  return p->capacity > 0 && missing > 0 ? missing : 0;
+static double beyond_capacity(const Prospect *p) {
+  if (!(p->capacity > 0)) return 0;
+  if (p->config->device.kind != DEVICE_KIND_CUDA) return prospect_bytes(p) - p->capacity;
+  return (double)p->memory->nbytes - machine_room(p->capacity, p->site.ranks == 1);
+}
+
+static double beyond_allowed(const Prospect *p) { return p->site.allowed > 0 ? (double)p->memory->nbytes - p->site.allowed : 0; }
+
+double prospect_short(const Prospect *p) { return fmax(0, fmax(beyond_capacity(p), beyond_allowed(p))); }
+
+double prospect_beyond(const Prospect *p) {
+  double beyond = beyond_allowed(p);
+  return beyond > 0 && beyond > beyond_capacity(p) ? beyond : 0;
 }
 
 Speed prospect_speed(const Prospect *p) {

@@ -13,6 +13,7 @@ typedef struct ProspectSite {
   int ranks, per_node;
   const Machine *machine; /* the GPU; NULL: none is known, or ranks are on CPUs */
   const CompileWatch *watch;
+  double allowed; /* bytes that memory.recompute: auto may plan with, where the run file says so and they do not do; 0: no limit */
 } ProspectSite;
 
 typedef struct Prospect {
@@ -42,6 +43,8 @@ void prospect_close(Prospect *prospect);
 
 double prospect_bytes(const Prospect *prospect); /* a rank's, the reserve included; on a CPU what is offloaded, too */
 double prospect_short(const Prospect *prospect); /* bytes that are missing; 0: it fits, or nobody knows */
+/* Those that are beyond what memory.recompute: auto may plan with, where that is the narrower limit; else 0. */
+double prospect_beyond(const Prospect *prospect);
 Speed prospect_speed(const Prospect *prospect);
 double prospect_tokens(const Prospect *prospect); /* a second, all ranks; NaN: unknown */
 

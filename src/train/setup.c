@@ -402,9 +402,12 @@ Dev *setup_device(const Config *c, Comm *comm, int threads, const char *fallback
 /* Groups of this many ranks, or of as many as a node has, where nodes have as many. */
 static int shard_degree(const Config *c, const Comm *comm) {
   int ranks = comm_size(comm), least, most, degree = (int)c->parallel.shard_degree;
-  char help[96];
+  char help[128];
   comm_local_sizes(comm, &least, &most);
-  snprintf(help, sizeof help, "as many ranks on every node (mpirun --map-by ppr:%d:node), or another parallel.shard_degree", least);
+  int common = least; /* groups of so many cross no node */
+  while (most % common || least % common || ranks % common) common--;
+  snprintf(help, sizeof help, "as many ranks on every node (mpirun --map-by ppr:%d:node), or parallel.shard_degree: %d", least,
+           common);
   if (!degree && least != most)
     config_fail(c, "parallel.strategy", help,
                 "hybrid_shard makes a group of each node's ranks, but there are nodes of %d and of %d", least, most);

@@ -164,23 +164,63 @@ test_time_and_cost_on_a_gpu() {
   expect_out '^time   -: CPUs differ'
 }
 
-# Applying what is suggested makes the run fit.
-test_suggestions_hold() {
-  local words
+# As large in fewer blocks, which takes less time to plan.
+write_wide() {
   write_7b
-  plan 0 --gpu h100 --ranks 4
-  expect_out '^short  [0-9.]+ GiB: [0-9.]+ of 79.6 GiB, '
-  expect_out '^help   [^ ]+ .* [0-9.]+ GiB less, [0-9.]+ % slower$'
-  sed -nE '/^help /,/^[a-z]/ { /^(help|    ) *(.*[^ ]) +[0-9.]+ GiB less.*/ { s//\2/p } }' out > suggestions
+  sed -i -e '/^train/s/, micro_batch_size: 8//' -e 's/^model.*/model: {vocab_size: 32000, hidden_size: 8192, num_hidden_layers: 6, num_attention_heads: 64, num_key_value_heads: 8, intermediate_size: 28672}/' t.yaml
+}
+
+# suggestions_hold WORD…: the plan of a run that does not fit; each suggestion that is taken, keys left out as it says, makes it fit with
+# the bytes that it promised.
+suggestions_hold() {
+  local line word words without less
+  plan 0 "$@"
+  expect_out '^short  '
+  sed -nE '/^help /,/^[a-z]/ { s/^(help  |      ) ([^ ].* GiB less.*)$/\2/p }' out > suggestions
   [ -s suggestions ]
-  while read -r words; do
-    sed -i '/^train/s/, micro_batch_size: 8//' t.yaml # given twice would be an error
-    case $words in *micro*) ;; *) words="$words train.micro_batch_size=8" ;; esac
-    case $words in *ranks*) ;; *) words="$words --ranks 4" ;; esac
-    # shellcheck disable=SC2086
-    plan 0 --gpu h100 $words
+  planned=$(planned_gib)
+  while read -r line; do
+    read -ra words <<< "$(sed -E 's/ +[0-9.]+ GiB less.*//' <<< "$line")"
+    without=$(sed -n 's/.*, without //p' <<< "$line")
+    less=$(sed -E 's/.* ([0-9.]+) GiB less.*/\1/' <<< "$line")
+    for word in "$@"; do
+      case " ${words[*]} $without " in *" ${word%%=*}="* | *" ${word%%=*} "*) ;; *) words+=("$word") ;; esac
+    done
+    plan 0 "${words[@]}"
     expect_out '^fits '
+    awk -v planned="$planned" -v now="$(planned_gib)" -v less="$less" -v what="$line" 'BEGIN {
+      off = planned - now - less
+      if (off > 0.16 || off < -0.16) { print what ": planned " planned ", then " now; exit 1 } }' >&2
   done < suggestions
+}
+# Of the newest plan, the driver's part included.
+planned_gib() {
+  sed -nE 's/^(fits  |short  .*:) ([0-9.]+) of .*/\2 0/p; s/^short  .*: ([0-9.]+) GiB planned.*/\1 1/p; s/.* driver and libraries ([0-9.]+),.*/\1/p' out |
+    awk 'NF == 2 { planned = $1; beside = $2 } NF == 1 { planned += beside * $1 } END { print planned }'
+}
+
+test_suggestions_hold() {
+  write_wide
+  suggestions_hold --gpu h100 --ranks=4 train.micro_batch_size=8
+  expect_equal "$(grep -c % suggestions)" "$(wc -l < suggestions)"
+  # what auto comes to, of as many bytes as there are and of fewer
+  suggestions_hold --gpu h100 --ranks=2 memory.recompute=auto train.micro_batch_size=1 parallel.strategy=no_shard
+  suggestions_hold --gpu h200 --ranks=2 'memory.recompute={auto: 40GiB}' train.micro_batch_size=2
+  # keys that another strategy has no use for
+  suggestions_hold --gpu h100 --ranks=8 --gpus-per-node=2 parallel.strategy=hybrid_shard parallel.hybrid_optimizer=replicate parallel.shard_degree=2 \
+    train.micro_batch_size=4
+  grep -q '^parallel\.strategy=full_shard .*, without parallel\.shard_degree parallel\.hybrid_optimizer$' suggestions
+}
+
+# What is offloaded stays so; only bf16 has masters.
+test_suggestions_add_to_what_is_offloaded() {
+  write_wide
+  plan 0 --gpu h100 --ranks 1 train.micro_batch_size=2 'memory.offload=[inputs]' memory.recompute=block
+  expect_out '^(help|    ) .*memory\.offload=\[moments,masters,inputs\] '
+  ! grep -qE 'memory\.offload=[^ ]*(moments|gradients|masters)\] ' out
+  plan 0 --gpu h100 --ranks 1 train.micro_batch_size=1 precision.compute=fp32 memory.recompute=block
+  expect_out '^(help|    ) .*memory\.offload=\[moments,gradients\] '
+  ! grep -q masters out
 }
 
 # Where no change is enough, several together are.
@@ -228,6 +268,37 @@ test_recompute_auto_that_cannot_fit_is_planned_all_the_same() {
   expect_out '^fits '
 }
 
+# One measure of what fits: where auto finds nothing, neither does the plan.
+test_auto_and_the_plan_agree_on_what_fits() {
+  local ranks
+  write_7b
+  for ranks in 16 1024; do # of one node: the more there are, the less each has
+    plan 0 --gpu cpu --ranks $ranks memory.recompute=auto model.preset=llama-5m train.seq_len=64 parallel.strategy=no_shard \
+      train.global_batch_size=1024sequences train.micro_batch_size=1
+    expect_equal "$(grep -c '^short' out)" "$(grep -c 'planned as block' err)"
+  done
+  expect_out '^short '
+  write_wide
+  plan 0 --gpu h200 --ranks 8 train.micro_batch_size=1 'memory.recompute={auto: 5GiB}'
+  expect_out '^short  [0-9.]+ GiB: [0-9.]+ GiB planned, 5\.0 GiB allowed by memory\.recompute, peak in '
+  expect_err '^warn   memory.recompute: auto: .* 5\.0 GiB allowed: .* short, .*; planned as block$'
+}
+
+test_a_folder_for_files_is_looked_at() {
+  write_run
+  mkdir files
+  plan 0 --ranks 2 memory.offload=moments memory.offload_folder=files
+  expect_out '^disk   offloaded moments of a node [0-9.]+ kB; [0-9.]+ .B free for files$'
+  plan 0 --ranks 2 memory.offload=moments memory.offload_folder=data.bin # which may be a folder on nodes
+  expect_out '^disk   offloaded moments of a node [0-9.]+ kB; here data\.bin is no folder \(.*\): every node must have it$'
+}
+
+test_a_sweep_leaves_out_what_other_strategies_have_no_use_for() {
+  write_wide
+  plan 0 --gpu h100 --ranks 8 parallel.units_alive=1 --sweep
+  expect_equal "$(grep -c 'without parallel\.units_alive$' out)" 9
+  expect_equal "$(grep -c 'no use' out)" 0
+}
 
 test_words_about_gpus_are_checked() {
   write_7b

@@ -8,6 +8,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "src/base/file.h"
 #include "src/base/rng.h"
 #include "src/base/text.h"
 #include "src/config/table.h"
@@ -32,6 +33,44 @@ static Config *load_words(Arena *arena, const char *text, const char *words) {
 }
 
 static Config *load_text(Arena *arena, const char *text) { return load_words(arena, text, ""); }
+
+/* A file of good with these words, without what has no use beside the rest. */
+static Config *load_usable(Arena *arena, const char *words, const char **left_out) {
+  char *argv[32] = {"test", "usable.yaml"}, *copy = arena_strdup(arena, words), *rest;
+  int argc = 2;
+  Why why;
+  EXPECT(try_file_write("usable.yaml", good, strlen(good), &why));
+  for (char *word = strtok_r(copy, " ", &rest); word && argc < 32; word = strtok_r(NULL, " ", &rest)) argv[argc++] = word;
+  return config_load_usable(arena, argc, argv, 1, left_out);
+}
+
+TEST(what_has_no_use_can_be_left_out) {
+  static const struct {
+    const char *words, *left_out;
+  } rows[] = {
+      {"", ""},
+      {"parallel.units_alive=3", ""},
+      {"parallel.units_alive=3 parallel.strategy=shard_opt", "parallel.units_alive"},
+      {"parallel.strategy=shard_grad_op parallel.accumulate=whole parallel.shard_degree=2",
+       "parallel.shard_degree parallel.accumulate"},
+      {"train.schedule=wsd train.decay=10%", ""},
+      {"train.decay=10%", "train.decay"},
+      {"health.spike=none health.on_spike=back health.backs=3",
+       "health.on_spike health.backs"}, /* the last for want of the first */
+  };
+  for (size_t i = 0; i < sizeof rows / sizeof *rows; i++) {
+    Arena *arena = arena_open();
+    const char *left_out;
+    Config *c = load_usable(arena, rows[i].words, &left_out);
+    EXPECT_TEXT(left_out, rows[i].left_out);
+    EXPECT(!strstr(left_out, "accumulate") || c->parallel.accumulate == ACCUMULATE_SHARD); /* as if it had not been given */
+    arena_close(arena);
+  }
+  Arena *arena = arena_open();
+  const char *left_out;
+  EXPECT_FAIL(FAIL_INPUT, "unknown key", load_usable(arena, "train.decay=10% train.lrr=1", &left_out));
+  arena_close(arena);
+}
 
 /* ---- values ---- */
 

@@ -192,7 +192,7 @@ TEST(groups_of_a_node_want_nodes_of_one_size) {
   comm->most_local = 4;
   EXPECT_FAIL(FAIL_INPUT, "hybrid_shard makes a group of each node's ranks, but there are nodes of 2 and of 4",
               setup_mesh(by_node, comm));
-  EXPECT_FAIL(FAIL_INPUT, "ppr:2:node), or another parallel.shard_degree", setup_mesh(by_node, comm));
+  EXPECT_FAIL(FAIL_INPUT, "ppr:2:node), or parallel.shard_degree: 2", setup_mesh(by_node, comm));
   mesh = setup_mesh(by_two, comm);
   EXPECT(mesh_extent(mesh, MESH_DP_SHARD) == 2 && mesh_extent(mesh, MESH_DP_REPLICATE) == 3);
   mesh_close(mesh);
