@@ -187,7 +187,10 @@ static void print_change(const Prospect *p, const Trial *t, bool first) {
   if (t->ranks) text_printf(&what, "%s--ranks %d", what.n ? " " : "", t->ranks);
   double slower = prospect_tokens(p) / p->site.ranks / t->tokens - 1;
   printf("%s %-34s %s less", first ? "help  " : "      ", what.at, plan_amount(less, prospect_bytes(p) - t->nbytes));
-  if (!isnan(slower)) printf(", %.1f %% %s", 100 * fabs(slower), slower < 0 ? "faster" : "slower");
+  if (fabs(slower) < 5e-4)
+    printf(", as fast");
+  else if (!isnan(slower))
+    printf(", %.1f %% %s", 100 * fabs(slower), slower < 0 ? "faster" : "slower");
   if (t->missing > 0) printf(", still %s short", plan_amount(missing, t->missing));
   if (*t->left_out) printf(", without %s", t->left_out);
   printf("\n");

@@ -116,7 +116,10 @@ static const char *seconds_text(char out[HUMAN_TEXT], double seconds, double who
 static const char *why_untimed(const Prospect *p) {
   if (p->config->device.kind != DEVICE_KIND_CUDA) return "CPUs differ too much to be foretold; train.stop_after=10steps tells";
   if (!p->site.machine) return "no GPU was named (--gpu h200)";
-  return "attention of 32 bits, files and updates by the host were never measured";
+  if (p->config->memory.optimizer == OPTIMIZER_HOST) return "how fast the host updates differs too much (memory.optimizer)";
+  if (p->config->memory.offload_folder)
+    return "how fast files are differs too much (memory.offload_folder); hpctrain check measures it";
+  return "attention of 32 bits was never measured; precision.compute: bf16 has been";
 }
 
 static void print_time(const Prospect *p) {

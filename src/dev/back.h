@@ -77,7 +77,8 @@ struct Dev {
   void *look_self;
   void (*tell)(void *self, Text *out); /* dev_holders */
   void *tell_self;
-  void *own; /* the back end's */
+  char advice[256]; /* of DevOptions; "": none */
+  void *own;        /* the back end's */
 };
 
 struct DevModule {

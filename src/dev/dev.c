@@ -2,6 +2,7 @@
 /* Hands each call to the back end and counts the bytes. */
 #include "src/dev/dev.h"
 
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -22,6 +23,7 @@ Dev *dev_open(const DevOptions *options) {
   CHECK(options->threads >= 1);
   Dev *dev = xmalloc(sizeof *dev);
   *dev = (Dev){.ops = back_find(options), .threads = options->threads, .cache.fd = -1};
+  snprintf(dev->advice, sizeof dev->advice, "%s", options->advice ? options->advice : "");
   dev->ops->open(dev, options);
   dev_memory_opened(dev);
   return dev;

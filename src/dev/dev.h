@@ -24,6 +24,7 @@ typedef struct DevOptions {
   int threads;          /* of this rank, >= 1 */
   int gpu;              /* cuda: which of the GPUs that this process sees */
   const char *arch;     /* cuda: "sm_90a": builds for such a GPU and needs none, and can do nothing else; NULL: the GPU's own */
+  const char *advice;   /* what may need less memory, for errors: "a smaller batch, more ranks"; NULL: what helps many */
   const char *module;   /* cuda: file of the module; NULL: beside the program, or where it is installed */
 } DevOptions;
 

@@ -60,13 +60,12 @@ static void print_holders(Text *out, const Dev *dev, const DevMemory *m) {
   if (dev->tell) dev->tell(dev->tell_self, out);
 }
 
-/* The last of an error about memory. */
-static _Noreturn void end(Text *text, const DevMemory *m) {
-  fail(FAIL_MACHINE,
-       "%shelp: %smemory.recompute: block, a smaller train.micro_batch_size, parallel.strategy: full_shard over more ranks; "
-       "hpctrain "
-       "plan RUN.yaml says what each saves%s",
-       text->at, m->others ? "end these processes, or use another GPU; else " : "",
+/* The last of an error about memory.  dev may be NULL. */
+static _Noreturn void end(Text *text, const Dev *dev, const DevMemory *m) {
+  static const char many[] =
+      "memory.recompute: block, a smaller train.micro_batch_size, parallel.strategy: full_shard over more ranks";
+  fail(FAIL_MACHINE, "%shelp: %s%s; hpctrain plan RUN.yaml says what each saves%s", text->at,
+       m->others ? "end these processes, or use another GPU; else " : "", dev && *dev->advice ? dev->advice : many,
        m->shared ? "" : ", and --gpu h200 on which GPUs it fits");
 }
 
@@ -78,7 +77,7 @@ void dev_memory_short(const Dev *dev, size_t nbytes, const char *what, const cha
   if (m.total && nbytes > m.available) text_printf(&text, ": %.3f short", gib(nbytes - m.available));
   if (*words) text_printf(&text, "\n   %s", words);
   print_holders(&text, dev, &m);
-  end(&text, &m);
+  end(&text, dev, &m);
 }
 
 void dev_memory_failed(const char *what, const char *words) {
@@ -91,7 +90,7 @@ void dev_memory_failed(const char *what, const char *words) {
     print_holders(&text, opened, &m);
   else
     text_printf(&text, "\n");
-  end(&text, &m);
+  end(&text, opened, &m);
 }
 
 static void print_limit(Text *out) {

@@ -383,20 +383,42 @@ static int choose_card(Comm *comm, int *near) {
   return card;
 }
 
+/* What this run does not do yet to need less memory. */
+static void advise(const Config *c, int ranks, Text *out) {
+  bool full = c->parallel.strategy == STRATEGY_FULL_SHARD, apart = c->device.kind != DEVICE_KIND_CPU;
+  const struct {
+    bool open;
+    const char *what;
+  } rows[] = {
+      {c->memory.recompute.choice < RECOMPUTE_BLOCK, "memory.recompute: block"},
+      {c->train.micro_batch_size != 1, "a smaller train.micro_batch_size"},
+      {c->precision.moments == PRECISION_FP32, "precision.moments: bf16"},
+      {apart && !(c->memory.offload & OFFLOADED_MOMENTS), "memory.offload: [moments]"},
+      {!full && ranks > 1, "parallel.strategy: full_shard"},
+      {true, full || ranks > 1 ? "more ranks" : "parallel.strategy: full_shard over more ranks"},
+  };
+  for (size_t i = 0; i < sizeof rows / sizeof *rows; i++)
+    if (rows[i].open) text_printf(out, "%s%s", out->n ? ", " : "", rows[i].what);
+}
+
 Dev *setup_device(const Config *c, Comm *comm, int threads, const char *fallback) {
   bool cuda = c->device.kind == DEVICE_KIND_CUDA;
   bool apart = c->device.kind == DEVICE_KIND_APART;
   if (apart && !strcmp(c->cpu.compiler, "none")) config_fail(c, "cpu.compiler", "cc", "the interpreter wants device.kind: cpu");
   if (apart && c->run.tune) config_fail(c, "run.tune", "run.tune: false, or device.kind: cpu", "products are not measured apart");
   const char *kind = cuda ? "cuda" : apart ? "apart" : "cpu";
-  DevOptions options = {.kind = kind, .compiler = c->cpu.compiler, .fallback = fallback, .threads = threads};
+  Text advice = {0};
+  advise(c, comm_size(comm), &advice);
+  DevOptions options = {.kind = kind, .compiler = c->cpu.compiler, .fallback = fallback, .threads = threads, .advice = advice.at};
   if (cuda) {
     int near;
     options.gpu = choose_card(comm, &near);
     threads = seat_stay_near(near, threads);
     if (!c->cpu.threads) options.threads = threads;
   }
-  return dev_open(&options);
+  Dev *dev = dev_open(&options);
+  text_close(&advice);
+  return dev;
 }
 
 /* Groups of this many ranks, or of as many as a node has, where nodes have as many. */

@@ -170,6 +170,19 @@ test_time_and_cost_on_a_gpu() {
   expect_out '^time   -: CPUs differ'
 }
 
+# What is unknown is named.
+test_times_that_nobody_knows_are_told_as_such() {
+  local all='memory.offload=[moments,masters,gradients]'
+  write_wide
+  plan 0 --gpu h200 --ranks 8 train.micro_batch_size=1 precision.compute=fp32
+  expect_out '^time   -: attention of 32 bits'
+  plan 0 --gpu h200 --ranks 8 train.micro_batch_size=1 "$all" memory.offload_folder=.
+  expect_out '^time   -: how fast files are'
+  plan 0 --gpu h200 --ranks 8 train.micro_batch_size=1 "$all" memory.optimizer=host
+  expect_out '^time   -: how fast the host updates'
+  ! grep -qE '^run |tok/s' out
+}
+
 # suggestions_hold WORD…: the plan of a run that does not fit; each suggestion that is taken, keys left out as it says, makes it fit with
 # the bytes that it promised.
 suggestions_hold() {
@@ -202,7 +215,7 @@ planned_gib() {
 test_suggestions_hold() {
   write_wide
   suggestions_hold --gpu h100 --ranks=4 train.micro_batch_size=8
-  expect_equal "$(grep -c % suggestions)" "$(wc -l < suggestions)"
+  expect_equal "$(grep -cE '%|as fast' suggestions)" "$(wc -l < suggestions)"
   # what auto comes to, of as many bytes as there are and of fewer
   suggestions_hold --gpu h100 --ranks=2 memory.recompute=auto train.micro_batch_size=1 parallel.strategy=no_shard
   suggestions_hold --gpu h200 --ranks=2 'memory.recompute={auto: 40GiB}' train.micro_batch_size=2

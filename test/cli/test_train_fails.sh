@@ -59,8 +59,10 @@ test_a_model_that_is_too_large_for_the_node() {
     expect_err '^   [0-9.]+ GiB planned: activations [0-9.]+, .*gradients [0-9.]+, parameters [0-9.]+, moments [0-9.]+'
     expect_err '^   peak in .*, in (micro|update)'
     expect_err '^ +[0-9.]+ GiB  moments      80 of [0-9.]+: m/layers\.\* [0-9]+ f32$'
-    expect_err '^help: memory\.recompute: block, .*; hpctrain plan '
+    expect_err '^help: memory\.recompute: block, precision\.moments: bf16, .*more ranks; hpctrain plan '
   done
+  fails 3 2 model.preset=llama2-70b checkpoint.every=none parallel.strategy=no_shard memory.recompute=block precision.moments=bf16
+  expect_err '^help: a smaller train\.micro_batch_size, parallel\.strategy: full_shard, more ranks; hpctrain plan ' # what is open
   expect_err 'the arenas of 2 ranks of this node'
   grep -q 'peak in' run/error.txt
 }
