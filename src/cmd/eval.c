@@ -169,7 +169,8 @@ static void add_choice(Eval *e, const Question *q, const Choice *c) {
   ids_close(&before);
   from = from < 1 ? 1 : from < p.n ? from : p.n - 1; /* where nothing is left of the choice, the last token is scored */
   int64_t cut = p.n > most ? p.n - most : 0;         /* of the context's beginning */
-  if (p.n < 2 || from - cut < 1)
+  if (p.n < 2) fail(FAIL_INPUT, "%s: no token comes before a choice of one\nhelp: a context, or --add-special-tokens", q->place);
+  if (from - cut < 1)
     fail(FAIL_INPUT, "%s: a choice of %lld tokens cannot be scored by a model of %lld positions", q->place, (long long)(p.n - from),
          (long long)most - 1);
   add_row(e, &p, p.first + cut, p.n - cut, from - cut);
@@ -329,7 +330,6 @@ static int take_words(Eval *e, int argc, char **argv, char **keys) {
   e->stride = take_count(&argc, argv, "--stride");
   e->json = words_take_flag(&argc, argv, "--json");
   e->special = words_take_flag(&argc, argv, "--add-special-tokens");
-  if (!e->field) e->field = "text";
   keys[0] = argv[0];
   for (int i = 1; i < argc; i++) {
     if (argv[i][0] != '-' && strchr(argv[i], '='))
@@ -341,6 +341,9 @@ static int take_words(Eval *e, int argc, char **argv, char **keys) {
   }
   if (!e->folder || !e->text == !e->choices)
     fail(FAIL_INPUT, "eval needs a model's folder, and --text FILE or --choices FILE\nhelp: hpctrain help eval");
+  if (e->field && (e->choices || !config_is_json(e->text)))
+    fail(FAIL_INPUT, "--field is for --text *.jsonl or *.ndjson\nhelp: hpctrain help eval");
+  if (!e->field) e->field = "text";
   if (e->choices && (e->window || e->stride)) fail(FAIL_INPUT, "--window and --stride are for --text\nhelp: hpctrain help eval");
   return n;
 }

@@ -14,10 +14,11 @@ const char *words_take(int *argc, char **argv, const char *name) {
   int left = 0;
   for (int i = 0; i < *argc; i++) {
     bool alone = !strcmp(argv[i], name), joined = !strncmp(argv[i], name, n) && argv[i][n] == '=';
+    if (alone && i + 1 == *argc) fail(FAIL_INPUT, "%s wants a value, and nothing is behind it\nhelp: hpctrain --help", name);
     if (!alone && !joined)
       argv[left++] = argv[i];
     else
-      value = joined ? argv[i] + n + 1 : i + 1 < *argc ? argv[++i] : "";
+      value = joined ? argv[i] + n + 1 : argv[++i];
   }
   *argc = left;
   return value;

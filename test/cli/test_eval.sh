@@ -195,6 +195,12 @@ test_bad_input_is_named() {
   refuses 'one.jsonl:1: no text "text"' --text one.jsonl
   one "{\"context\": \"a\", \"choices\": [\"b\", \"$(printf 'x%.0s' {1..199})\"], \"label\": 0}"
   refuses 'one.jsonl:1: a choice of 200 tokens cannot be scored by a model of 128 positions' --choices one.jsonl
+  one '{"context": "", "choices": ["b", "cd"], "label": 0}'
+  refuses 'one.jsonl:1: no token comes before a choice of one' --choices one.jsonl
+  refuses '--field is for --text \*\.jsonl' --choices one.jsonl --field context
+  refuses '--field is for --text \*\.jsonl' --text empty --field context
+  expect_run 2 "$hpctrain" eval "$golden/gpt2" --text
+  expect_err '^error: --text wants a value, and nothing is behind it$'
   : > nothing.jsonl
   refuses 'nothing.jsonl: no question is there' --choices nothing.jsonl
   refuses 'window 129: the model is made for 128 positions' --text "$srcdir/LICENSE" --window 129
