@@ -4,6 +4,7 @@
 #   packing, dropout, a z-loss, all of them, and a vocabulary whose logits are padded: in float32 losses are a CPU's, in bf16 near them,
 #   on one GPU and on all; twice the same bits
 #   the same of conversations, a row each and packed
+#   losses on routers of a batch with padding are the reference's
 #   two documents packed have the token-weighted mean of each one's loss
 . "$(dirname "$0")/gpu_case.sh"
 
@@ -54,6 +55,15 @@ write_run 'vocab_size: 1024, hidden_size: 256, num_hidden_layers: 2, num_attenti
   compared conversations $chats
   compared packed-conversations $chats data.packing=true
 }
+
+# Losses on routers of a batch with padding, as transformers has them: by plain grouped products, and on tensor cores.
+routers() { # PRECISION
+  timeout 100 "$hpctrain" verify "$golden/mixtral" "$golden/mixtral/router.safetensors" train.router_aux_loss=0.5 \
+    train.router_z_loss=0.25 device.kind=$kind precision.compute="$1" | grep '^all within tolerance$'
+}
+for precision in fp32 bf16; do
+  judge "routers' losses of a batch with padding, $precision, are the reference's" routers $precision
+done
 
 # Documents of 300 and 213 bytes, the last of which is the only end of a line.
 document() { printf '%s\n' "$(tr '\n' ' ' < text | tail -c "+$1" | head -c $(($2 - 1)))"; }
