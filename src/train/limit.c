@@ -31,6 +31,11 @@ void limit_open(Run *run) {
     run->ends = INFINITY;
     lines_warn(run->lines, 0, "train.time_limit: auto does not learn when this job ends: %s", why.text);
   }
+  if (asked.unit == UNIT_AUTO && run->ends <= clock_wall()) { /* as in the shell of an allocation that has ended */
+    run->ends = INFINITY;
+    lines_warn(run->lines, 0,
+               "train.time_limit: auto does not learn when this job ends: it was over before the run began, says Slurm");
+  }
   if (unlink(run->folder->requeue) && errno != ENOENT) lines_warn(run->lines, 0, "%s: %s", run->folder->requeue, strerror(errno));
 }
 

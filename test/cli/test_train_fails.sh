@@ -360,14 +360,13 @@ test_signals_save_and_stop() {
   expect_equal "$(grep -c '"type":"save"' run/metrics.jsonl)" 3
 }
 
-# While it starts there is nothing to save: then as soon as there is.
+# While kernels are compiled there is nothing to save: then as soon as there is.
 test_a_signal_in_the_start_is_heard_later() {
   write_run
   sed -i 's/10 steps/1000000 steps/' t.yaml
-  timeout 60 "$hpctrain" t.yaml $plain > out 2> err < /dev/null &
-  eventually [ -e run/LOCK ]
-  kill -USR1 "$(pgrep -P $! -x hpctrain)"
-  wait $!
+  printf '#!/bin/sh\nkill -USR1 $PPID\nexec cc "$@"\n' > signalled
+  chmod +x signalled
+  expect_run 0 timeout $((60 * slowdown)) "$hpctrain" t.yaml cpu.compiler="$PWD/signalled"
   expect_out '^note  SIGUSR1: the run saves and ends$'
   expect_out '^done   [1-9] of 1000000 steps'
   [ -e run/REQUEUE ]
@@ -385,6 +384,14 @@ test_a_time_limit_ends_a_run_that_another_job_goes_on_with() {
   [ ! -e run/REQUEUE ]
   touch run/STOP
   wait $job
+}
+
+# Of an allocation that has ended the shell still tells.
+test_an_end_that_is_over_limits_nothing() {
+  write_run
+  SLURM_JOB_ID=12 SLURM_JOB_END_TIME=1000000000 train 1 $plain
+  expect_err '^warn .*train.time_limit: auto does not learn when this job ends: it was over before'
+  expect_out '^done   10 of 10 steps'
 }
 
 test_one_process_without_a_launcher_hears_ctrl_c() {
