@@ -10,7 +10,7 @@
 #include "test/fuzz/fuzz.h"
 #include "test/tiktoken_ranks.h"
 
-enum { MOST = 1 << 11, KINDS_MOST = 16 };
+enum { MOST = 1 << 9, KINDS_MOST = 16 };
 
 static struct {
   Tokenizer *t;

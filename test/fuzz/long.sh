@@ -30,8 +30,8 @@ leaks=1
 FUZZ_FOLDER=$work "$libfuzzer/test/fuzz/fuzz_config" -runs=1 2>&1 | grep -q 'LeakSanitizer has encountered' &&
   leaks=0 ASAN_OPTIONS+=:detect_leaks=0
 
-# plan PARTS SPAN: as many lines "kind target", each of SPAN seconds.  After one for each, who has the least to do is done first, so
-# that most targets have had all of their cases when the time is over; what is over goes round.
+# plan PARTS SPAN: as many lines "kind target", each of SPAN seconds: in proportion to the time that each target still wants,
+# and first to those that one part suffices, or that have had none.
 plan() {
   local kind target
   for kind in libfuzzer driver; do
@@ -39,19 +39,18 @@ plan() {
       [[ -n ${!kind} && -x $target && ! -d $target && $target != *.* ]] && echo "$kind ${target##*/fuzz_}"
     done
   done | awk -v parts="$1" -v span="$2" -v goal="$goal" '
+    function wanted(target) {
+      if (!given[target] && left[target] > 0 && left[target] <= span) return 1e9
+      return (left[target] > 0 ? left[target] : 1) / (given[target] + 1)
+    }
     !list { cases[$2 " " $1] += $3; if ($4 > 3 || !rate[$2 " " $1]) rate[$2 " " $1] = ($3 + 1) / ($4 + 1); next }
     { of[$1, ++n[$1]] = $0; left[$0] = rate[$0] ? (goal - cases[$0]) / rate[$0] : span }
-    function later(target, kind) {
-      if (kind == "libfuzzer" && !given[target]) return 0
-      return left[target] > 0 ? left[target] : 1e9 - left[target]
-    }
     END {
       for (i = 0; i < parts; i++) {
         kind = i % 8 == 7 && n["driver"] ? "driver" : "libfuzzer"
         best = of[kind, 1]
-        for (k = 2; k <= n[kind]; k++) if (later(of[kind, k], kind) < later(best, kind)) best = of[kind, k]
-        given[best] = 1
-        left[best] -= span
+        for (k = 2; k <= n[kind]; k++) if (wanted(of[kind, k]) > wanted(best)) best = of[kind, k]
+        given[best]++
         print best
       }
     }' "$state/done" list=1 -
