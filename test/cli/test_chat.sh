@@ -110,7 +110,7 @@ test_ranks_share_out_conversations_make_the_same_files_and_name_a_bad_line() {
   local words n lines='data.train=large.jsonl data.format=chat data.chat_template=llama2 data.train_on_inputs=false'
   words=$(printf 'so it is said %.0s' {1..5000})
   for n in {1..270}; do echo "{\"prompt\": \"say $n\", \"completion\": \"$words\"}"; done > large.jsonl
-  for n in 1 2 3; do
+  for n in 1 3; do
     train $n $plain $lines run.folder=ranks$n train.duration=1steps train.global_batch_size=6sequences
     diff -r ranks1/data ranks$n/data
   done
