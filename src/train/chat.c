@@ -127,29 +127,54 @@ static void close_maker(Maker *m) {
 
 static const char *run_data(Arena *arena, const Config *c) { return arena_printf(arena, "%s/data", c->run.folder); }
 
+/* Whether all was there; comm: who shares the work. */
+static bool run_maker(Maker *m, Comm *comm, int64_t vocab, bool look) {
+  m->comm = comm;
+  open_maker(m, vocab);
+  bool whole = make_sets(m, look);
+  close_maker(m);
+  return whole;
+}
+
+static bool run_alone(Maker *m, int64_t vocab, bool look) {
+  Comm *self = comm_self();
+  bool whole = run_maker(m, self, vocab, look);
+  comm_close(self);
+  return whole;
+}
+
 /* Whether the run has all that it would make: rank 0 looks. */
 static bool is_made(Maker *m, Comm *comm, int64_t vocab) {
-  bool whole = false;
-  if (comm_rank(comm) == 0) {
-    m->comm = comm_self();
-    open_maker(m, vocab);
-    whole = make_sets(m, true);
-    close_maker(m);
-    comm_close(m->comm);
-  }
+  bool whole = comm_rank(comm) == 0 && run_alone(m, vocab, true);
   comm_broadcast(comm, &whole, sizeof whole, 0);
   return whole;
+}
+
+static bool sees_set(const DataSets *sets) {
+  bool all = true;
+  glob_t found;
+  for (int i = 0; i < sets->n; i++) {
+    if (!config_is_json(sets->at[i].path.text)) continue;
+    all &= !glob(sets->at[i].path.text, GLOB_ERR | GLOB_TILDE, NULL, &found);
+    globfree(&found);
+  }
+  return all;
+}
+
+/* Where some node has not the texts, which rank 0 has looked at, that one makes all. */
+static void share_out(Maker *m, Comm *comm, int64_t vocab) {
+  const Config *c = m->config;
+  if (!comm_any(comm, !sees_set(&c->data.train) || !sees_set(&c->data.val)))
+    run_maker(m, comm, vocab, false);
+  else if (comm_rank(comm) == 0)
+    run_alone(m, vocab, false);
+  comm_barrier(comm);
 }
 
 ChatFiles *chat_files(Arena *arena, const Config *c, Comm *comm, int64_t vocab) {
   if (!wants_files(c)) return NULL;
   Maker m = {.arena = arena, .config = c, .folder = run_data(arena, c), .threads = comm_core_share(comm)};
-  if (!is_made(&m, comm, vocab)) {
-    m.comm = comm;
-    open_maker(&m, vocab);
-    make_sets(&m, false);
-    close_maker(&m);
-  }
+  if (!is_made(&m, comm, vocab)) share_out(&m, comm, vocab);
   return name_sets(&m);
 }
 
@@ -164,12 +189,8 @@ ChatFiles *chat_files_aside(Arena *arena, const Config *c, Comm *comm, int64_t v
   Place *all = arena_array(arena, Place, comm_local_size(comm)), *mine = arena_new(arena, Place);
   *mine = (Place){0};
   if (comm_local_rank(comm) == 0) {
-    m.comm = comm_self();
     m.folder = scratch_open();
-    open_maker(&m, vocab);
-    make_sets(&m, false);
-    close_maker(&m);
-    comm_close(m.comm);
+    run_alone(&m, vocab, false);
     snprintf(mine->path, sizeof mine->path, "%s", m.folder);
   }
   comm_gather_local(comm, mine, sizeof *mine, all);

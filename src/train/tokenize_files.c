@@ -8,6 +8,7 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
+#include "io/file_sample.h"
 #include "io/token_marks.h"
 #include "src/base/clock.h"
 #include "src/base/file.h"
@@ -16,8 +17,10 @@
 #include "src/train/tokenize_shard.h"
 
 enum { NARROW = 65536, SHARDS_MOST = 99999, SPEAK_EVERY = 10, NOT_MADE = -1 }; /* ids of 16 bits; seconds */
+enum { LOOK_EVERY = 20000 };                                                   /* microseconds */
 static const int64_t shard_least = 8 << 20, shard_most = 256 << 20;            /* bytes of text, where nobody says */
 enum { SHARDS_USUAL = 64 };
+enum { SAMPLE = 64 }; /* blocks of all files between their ends that ranks compare */
 
 typedef struct Job {
   Arena *arena;
@@ -77,6 +80,27 @@ static void cut(Job *j, char *const *inputs, int n) {
   if (j->shards.n > SHARDS_MOST) fail(FAIL_INPUT, "%d shards are too many\nhelp: fewer --shards", j->shards.n);
 }
 
+/* Nodes may have copies of the files: of the same names and bytes, of other times.  Rank 0's times count for all. */
+static void agree_on_texts(Job *j) {
+  Sha256 hash;
+  FileSample sample;
+  Why why;
+  int n = j->sources.n;
+  if (comm_size(j->comm) == 1) return;
+  sha256_init(&hash);
+  for (int i = 0; i < n; i++) {
+    const char *path = j->sources.at[i].path;
+    if (!try_file_sample(path, SAMPLE / n, (FileGap){0}, &sample, &why)) fail(FAIL_INPUT, "%s", why.text);
+    sha256_add_text(&hash, path);
+    sha256_add(&hash, &sample.hash, sizeof sample.hash);
+  }
+  comm_agree(j->comm, sha256_u64(&hash), "the texts to tokenize, by their names, sizes or some of their bytes");
+  int64_t *changed = arena_array(j->arena, int64_t, n);
+  for (int i = 0; i < n; i++) changed[i] = j->sources.at[i].changed;
+  comm_broadcast(j->comm, changed, sizeof *changed * (size_t)n, 0);
+  for (int i = 0; i < n; i++) j->sources.at[i].changed = changed[i];
+}
+
 /* A shard that is whole and the job's own counts; one of another job is nobody's to overwrite. */
 static bool is_made(const Job *j, int i, int64_t *tokens) {
   TokenNote note = shard_note(j, i);
@@ -102,7 +126,7 @@ static int64_t *find_made(Job *j, Totals *totals) {
   Sha256 hash;
   sha256_init(&hash);
   for (int i = 0; i < j->shards.n; i++) sha256_add_text(&hash, shard_note(j, i).job);
-  comm_agree(j->comm, sha256_u64(&hash), "the texts to tokenize");
+  comm_agree(j->comm, sha256_u64(&hash), "how texts become tokens");
   int64_t *made = arena_array(j->arena, int64_t, j->shards.n);
   if (comm_rank(j->comm) == 0) {
     if (!j->o->look) make_folder(j);
@@ -166,24 +190,42 @@ static void make_shards(Job *j, const int64_t *made, Totals *totals) {
   if (j->more && rank == 0) drop_more(j);
   j->works = arena_array(j->arena, TokenizerWork *, threads);
   for (int i = 0; i < threads; i++) j->works[i] = tokenizer_work_open(j->t);
-  j->begin = j->spoke = clock_seconds();
   for (int i = rank; i < j->shards.n; i += size)
     if (made[i] == NOT_MADE) make_shard(j, i, totals);
   for (int i = 0; i < threads; i++) tokenizer_work_close(j->works[i]);
 }
 
+/* All ranks' together, on rank 0, which tells whom it waits for meanwhile; others have their own.  All files are there behind it.
+ */
+static Totals add_up(Job *j, const Totals *mine) {
+  int size = comm_size(j->comm);
+  Totals sum = *mine;
+  if (size == 1) return sum;
+  comm_collect_start(j->comm, mine, sizeof *mine);
+  const Totals *all = comm_collect_over(j->comm, comm_rank(j->comm) > 0);
+  for (double told = j->spoke; comm_rank(j->comm) == 0 && !all; all = comm_collect_over(j->comm, false)) {
+    double now = clock_seconds();
+    if (now - told >= SPEAK_EVERY) {
+      fprintf(stderr, "tokenize  rank 0 has made its share, others still make theirs\n");
+      told = now;
+    }
+    usleep(LOOK_EVERY);
+  }
+  for (int r = 1; all && r < size; r++)
+    sum = (Totals){sum.tokens + all[r].tokens, sum.documents + all[r].documents, sum.kept + all[r].kept};
+  comm_barrier(j->comm);
+  return sum;
+}
+
 TokenizeMade tokenize_files(Arena *arena, Comm *comm, const Tokenizer *t, const TokenizeOptions *o, char *const *inputs, int n) {
   Job j = {.arena = arena, .comm = comm, .t = t, .o = o, .width = tokenizer_vocab(t) <= NARROW ? 2 : 4};
   Totals totals = {0};
-  int size = comm_size(comm);
   cut(&j, inputs, n);
+  agree_on_texts(&j);
   int64_t *made = find_made(&j, &totals);
-  j.begin = clock_seconds();
+  j.begin = j.spoke = clock_seconds();
   if (!o->look) make_shards(&j, made, &totals);
-  Totals *all = arena_array(j.arena, Totals, size), sum = {0};
-  comm_gather(comm, &totals, sizeof totals, all);
-  for (int r = 0; r < size; r++)
-    sum = (Totals){sum.tokens + all[r].tokens, sum.documents + all[r].documents, sum.kept + all[r].kept};
+  Totals sum = add_up(&j, &totals);
   return (TokenizeMade){.tokens = sum.tokens,
                         .documents = sum.documents,
                         .kept = sum.kept,

@@ -66,6 +66,31 @@ test_a_resume_minds_what_texts_say_and_not_when_they_were_written() {
   train 1 $plain $files train.stop_after=4steps
 }
 
+# apart WORD…: two ranks of hpctrain, each in a folder of its own; output in ./out and ./err.
+apart() { mpirun --oversubscribe -np 1 -wdir "$PWD/A" "$hpctrain" "$@" : -np 1 -wdir "$PWD/B" "$hpctrain" "$@"; }
+
+# Copies were written at other times; before a resume, at yet another.
+test_nodes_may_have_copies_of_the_texts_or_rank_0_alone_has_them() {
+  write_chat
+  mkdir A B
+  cp t.yaml chat.jsonl A
+  cp t.yaml chat.jsonl B
+  touch -d '2001-01-01' B/chat.jsonl
+  local all="t.yaml $plain $lines train.micro_batch_size=1 run.folder=$PWD"
+  expect_run 0 apart $all/copies train.stop_after=2steps
+  touch -d '2002-02-02' A/chat.jsonl
+  expect_run 0 apart $all/copies train.stop_after=3steps
+  expect_run 0 apart tokenize --tokenizer "$golden/llama2-style.json" chat.jsonl --out "$PWD/x.bin" --chat llama2
+  sed -i '1s/"be/"to/' B/chat.jsonl
+  expect_run 2 apart $all/others
+  expect_err '^error: ranks differ in the texts to tokenize, .*: rank 1 \(.*\) has another than rank 0$'
+  rm B/chat.jsonl
+  expect_run 0 apart $all/alone train.stop_after=3steps
+  expect_same copies alone
+  expect_run 2 apart tokenize --tokenizer "$golden/llama2-style.json" chat.jsonl --out "$PWD/y.bin" --chat llama2
+  expect_err '^error: rank 1 \(.*\): chat\.jsonl: No such file or directory$'
+}
+
 # Three files of eight are as good as one, and what is there already is taken; a folder may be called as it likes.
 test_plan_and_bench_take_what_the_run_has_made_and_leave_nothing() {
   write_chat
