@@ -26,11 +26,15 @@
 typedef struct Holder {
   char host[256], boot[64], space[64], job[64]; /* space: of process ids (a container has its own) */
   int64_t pid, started;                         /* started: clock ticks after boot */
+  int64_t restarts;                             /* how often Slurm had queued the job again */
 } Holder;
 
 struct Lock {
   char path[4096];
+  Holder self;
   int fd;
+  struct stat made; /* the file of fd as it was then: once another node has removed it, fd may not tell any more */
+  double seen;      /* when a beat last saw that nobody else has the lock; seconds since boot */
   pthread_t beat;
   pthread_mutex_t mutex;
   pthread_cond_t ended;
@@ -70,11 +74,24 @@ static void describe_self(Holder *h) {
   if (readlink("/proc/self/ns/pid", h->space, sizeof h->space - 1) < 0) *h->space = 0;
   const char *job = getenv("SLURM_JOB_ID");
   snprintf(h->job, sizeof h->job, "%s", job ? job : "");
+  const char *restarts = getenv("SLURM_RESTART_COUNT"); /* not there the first time */
+  if (!restarts || !num_parse_int(restarts, &h->restarts)) h->restarts = 0;
+}
+
+static bool is_same(const Holder *a, const Holder *b) {
+  return a->pid == b->pid && a->started == b->started && !strcmp(a->host, b->host) && !strcmp(a->boot, b->boot) &&
+         !strcmp(a->space, b->space);
+}
+
+/* Of one job that Slurm has started anew since: what it ran before is gone, on whichever node. */
+static bool is_before(const Holder *h, const Holder *self) {
+  return *self->job && !strcmp(h->job, self->job) && h->restarts != self->restarts;
 }
 
 static char *holder_text(const Holder *h) {
-  json_t *root = json_pack("{s:s, s:s, s:I, s:I, s:s, s:s}", "job", h->job, "host", h->host, "pid", (json_int_t)h->pid, "started",
-                           (json_int_t)h->started, "boot", h->boot, "space", h->space);
+  json_t *root =
+      json_pack("{s:s, s:I, s:s, s:I, s:I, s:s, s:s}", "job", h->job, "restarts", (json_int_t)h->restarts, "host", h->host, "pid",
+                (json_int_t)h->pid, "started", (json_int_t)h->started, "boot", h->boot, "space", h->space);
   char *text = root ? json_dumps(root, JSON_COMPACT) : NULL;
   json_decref(root);
   CHECK(text);
@@ -99,6 +116,7 @@ static void read_holder(const char *path, Holder *h) {
   copy_text(root, "job", h->job, sizeof h->job);
   h->pid = json_integer_value(json_object_get(root, "pid"));
   h->started = json_integer_value(json_object_get(root, "started"));
+  h->restarts = json_integer_value(json_object_get(root, "restarts")); /* older locks have none */
   json_decref(root);
 }
 
@@ -130,18 +148,18 @@ static bool now_there(const char *probe, double *now) {
   return ok;
 }
 
-static bool refuse(const char *folder, const Holder *h, double age, FailKind *kind, Why *why) {
+static bool refuse(const char *folder, const Holder *h, const Holder *self, double age, FailKind *kind, Why *why) {
   char who[96], end[96];
   *kind = FAIL_INPUT;
   snprintf(who, sizeof who, "process %lld", (long long)h->pid);
   snprintf(end, sizeof end, "end that process");
   if (*h->job) {
     snprintf(who, sizeof who, "job %s", h->job);
-    snprintf(end, sizeof end, "scancel %s", h->job);
+    if (strcmp(h->job, self->job)) snprintf(end, sizeof end, "scancel %s", h->job);
   }
   return why_not(why,
                  "%s in use by %s (%.80s, alive %.0f s ago)\n"
-                 "help: other run.folder, or %s; a dead job's lock expires in 2 min (same job id: at once)",
+                 "help: other run.folder, or %s; a dead job's lock expires in 2 min (of a job that is queued again: at once)",
                  folder, who, *h->host ? h->host : "unknown host", age > 0 ? age : 0, end);
 }
 
@@ -151,30 +169,24 @@ static bool refuse_folder(const char *folder, int error, FailKind *kind, Why *wh
                  strerror(error));
 }
 
-/* Is the file open as fd, and no newer one, still at path? */
-static bool is_at(int fd, const char *path) {
-  struct stat there, ours;
-  if (fstat(fd, &ours)) return true; /* cannot be told */
-  if (stat(path, &there)) return errno != ENOENT;
-  return there.st_ino == ours.st_ino && there.st_dev == ours.st_dev;
-}
+static bool is_file(const struct stat *a, const struct stat *b) { return a->st_ino == b->st_ino && a->st_dev == b->st_dev; }
 
 /* Removes the lock open as fd if it may be: true when the way is free or somebody else has changed what is there. */
 static bool clear_open(int fd, const char *folder, const char *path, const Holder *self, FailKind *kind, Why *why) {
   char probe[4400];
-  struct stat seen;
+  struct stat seen, there;
   Holder h;
   double now = 0;
   if (flock(fd, LOCK_EX | LOCK_NB) && errno == EWOULDBLOCK) return usleep(10000), true;
-  if (!is_at(fd, path)) return true;
+  if (fstat(fd, &seen) || stat(path, &there)) return errno == ENOENT || errno == ESTALE || refuse_folder(folder, errno, kind, why);
+  if (!is_file(&seen, &there)) return true;
   read_holder(path, &h);
   snprintf(probe, sizeof probe, "%s.%.255s.%lld", path, self->host, (long long)self->pid);
-  if (fstat(fd, &seen) || !now_there(probe, &now)) return refuse_folder(folder, errno, kind, why);
-  double age = now - seconds(seen.st_mtim);
+  if (!now_there(probe, &now)) return refuse_folder(folder, errno, kind, why);
+  double age = now - seconds(there.st_mtim);
   Life life = holder_life(&h, self);
-  bool same_job = *self->job && !strcmp(h.job, self->job);
-  bool is_free = life == LIFE_DEAD || (life == LIFE_UNKNOWN && (same_job || age > LOCK_EXPIRES));
-  if (!is_free) return refuse(folder, &h, age, kind, why);
+  bool is_free = life == LIFE_DEAD || (life == LIFE_UNKNOWN && (is_before(&h, self) || age > LOCK_EXPIRES));
+  if (!is_free) return refuse(folder, &h, self, age, kind, why);
   return !unlink(path) || errno == ENOENT || refuse_folder(folder, errno, kind, why);
 }
 
@@ -187,12 +199,12 @@ static bool clear_stale(const char *folder, const char *path, const Holder *self
 }
 
 /* The new lock's descriptor; -1 with errno. */
-static int create_lock(const char *path, const Holder *self) {
+static int create_lock(const char *path, const Holder *self, struct stat *made) {
   int fd = open(path, O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC, 0666);
   if (fd < 0) return -1;
   char *text = holder_text(self);
   ssize_t n = (ssize_t)strlen(text);
-  bool ok = write(fd, text, (size_t)n) == n;
+  bool ok = write(fd, text, (size_t)n) == n && !fstat(fd, made);
   int error = errno;
   free(text);
   if (ok) return fd;
@@ -204,19 +216,59 @@ static int create_lock(const char *path, const Holder *self) {
 
 /* --- keeping ------------------------------------------------------------------------------------------------------------ */
 
-/* False: the lock is somebody else's.  A beat that fails is made good by the next. */
-static bool beat(Lock *lock) {
-  if (is_at(lock->fd, lock->path)) {
-    futimens(lock->fd, NULL);
-    return true;
-  }
-  Holder self;
-  describe_self(&self);
-  int fd = create_lock(lock->path, &self);
-  if (fd < 0) return errno != EEXIST;
+typedef enum Place { PLACE_OURS, PLACE_NOBODYS, PLACE_CHANGED, PLACE_UNKNOWN } Place;
+
+static Place look(const Lock *lock) {
+  struct stat there;
+  if (stat(lock->path, &there)) return errno == ENOENT ? PLACE_NOBODYS : PLACE_UNKNOWN;
+  if (!is_file(&there, &lock->made)) return PLACE_CHANGED;
+  if (!futimens(lock->fd, NULL)) return PLACE_OURS;
+  return errno == ESTALE ? PLACE_CHANGED : PLACE_UNKNOWN; /* what stat knows of a network's file may be old */
+}
+
+static void adopt(Lock *lock, int fd, const struct stat *made) {
   close(lock->fd);
   lock->fd = fd;
+  lock->made = *made;
+}
+
+/* Another file is at the path.  It is ours all the same where the run folder was copied and put in its own place. */
+static bool look_again(Lock *lock, double now) {
+  Holder there;
+  struct stat info;
+  read_holder(lock->path, &there);
+  if (!there.pid) return now - lock->seen < LOCK_EXPIRES; /* only just made, or damaged */
+  if (!is_same(&there, &lock->self)) return false;
+  int fd = open(lock->path, O_WRONLY | O_CLOEXEC);
+  if (fd >= 0 && !fstat(fd, &info)) {
+    adopt(lock, fd, &info);
+    if (!futimens(fd, NULL)) lock->seen = now;
+  } else if (fd >= 0) {
+    close(fd);
+  }
   return true;
+}
+
+/* False: the lock is somebody else's, or has been.  What a beat cannot tell the next one may. */
+static bool beat(Lock *lock, double now) {
+  struct stat made;
+  Place place = look(lock);
+  bool expired = now - lock->seen >= LOCK_EXPIRES; /* then others may have had it, and be done */
+  if (place == PLACE_NOBODYS && expired) return false;
+  if (place == PLACE_NOBODYS) {
+    int fd = create_lock(lock->path, &lock->self, &made);
+    if (fd >= 0) adopt(lock, fd, &made);
+    if (fd < 0 && errno == EEXIST) place = PLACE_CHANGED;
+  }
+  if (place == PLACE_CHANGED) return look_again(lock, now);
+  if (place != PLACE_UNKNOWN) lock->seen = now;
+  return true;
+}
+
+static double boot_seconds(void) {
+  struct timespec now;
+  CHECK(!clock_gettime(CLOCK_BOOTTIME, &now)); /* goes on while the machine sleeps */
+  return seconds(now);
 }
 
 static void *keep_fresh(void *argument) {
@@ -228,9 +280,8 @@ static void *keep_fresh(void *argument) {
     until.tv_sec += LOCK_BEAT;
     pthread_cond_timedwait(&lock->ended, &lock->mutex, &until);
     pthread_mutex_unlock(&lock->mutex); /* a slow file system must not hold up lock_lost */
-    bool lost = !beat(lock);
+    lock_beat(lock, boot_seconds());
     pthread_mutex_lock(&lock->mutex);
-    lock->lost = lost;
   }
   pthread_mutex_unlock(&lock->mutex);
   return NULL;
@@ -253,18 +304,21 @@ static void start_beat(Lock *lock) {
 
 Lock *try_lock_acquire(const char *folder, FailKind *kind, Why *why) {
   Holder self;
+  struct stat made;
   char path[4096];
   int fd = -1;
+  double now = 0;
   if (snprintf(path, sizeof path, "%s/LOCK", folder) >= (int)sizeof path)
     return refuse_folder(folder, ENAMETOOLONG, kind, why), NULL;
   describe_self(&self);
   for (int turn = 0; fd < 0; turn++) { /* one who comes between gets looked at in the next turn */
-    fd = create_lock(path, &self);
+    now = boot_seconds();
+    fd = create_lock(path, &self, &made);
     if (fd < 0 && (errno != EEXIST || turn == 1000)) return refuse_folder(folder, errno, kind, why), NULL;
     if (fd < 0 && !clear_stale(folder, path, &self, kind, why)) return NULL;
   }
   Lock *lock = xmalloc(sizeof *lock);
-  *lock = (Lock){.fd = fd};
+  *lock = (Lock){.self = self, .fd = fd, .made = made, .seen = now};
   strcpy(lock->path, path);
   start_beat(lock);
   return lock;
@@ -276,6 +330,13 @@ Lock *lock_acquire(const char *folder) {
   Lock *lock = try_lock_acquire(folder, &kind, &why);
   if (!lock) fail(kind, "%s", why.text);
   return lock;
+}
+
+void lock_beat(Lock *lock, double now) {
+  bool lost = !beat(lock, now);
+  pthread_mutex_lock(&lock->mutex);
+  lock->lost = lock->lost || lost;
+  pthread_mutex_unlock(&lock->mutex);
 }
 
 bool lock_lost(Lock *lock) {
@@ -292,7 +353,9 @@ void lock_release(Lock *lock) {
   pthread_cond_signal(&lock->ended);
   pthread_mutex_unlock(&lock->mutex);
   pthread_join(lock->beat, NULL);
-  if (is_at(lock->fd, lock->path)) unlink(lock->path);
+  Holder there;
+  read_holder(lock->path, &there);
+  if (!lock->lost && is_same(&there, &lock->self)) unlink(lock->path);
   close(lock->fd);
   pthread_mutex_destroy(&lock->mutex);
   pthread_cond_destroy(&lock->ended);

@@ -128,6 +128,25 @@ test_a_run_folder_that_is_moved_is_made_anew() {
   expect_run 0 "$hpctrain" ckpt verify run
 }
 
+# One whom nobody has heard of for long, here since it stood still, may wake up to find another in its place.
+test_a_run_whose_lock_was_taken_ends() {
+  write_run
+  sed -i 's/10 steps/1000000 steps/' t.yaml
+  timeout 120 "$hpctrain" t.yaml $plain checkpoint.every=20steps > out 2> err < /dev/null &
+  eventually said out '^ckpt'
+  local rank status=0
+  rank=$(pgrep -P $! -x hpctrain)
+  kill -STOP "$rank"
+  echo '{"job":"812345","host":"n001","pid":1,"started":1,"boot":"a","space":"b"}' > other
+  mv other run/LOCK
+  sleep 10.2 # the next beat is due
+  kill -CONT "$rank"
+  wait $! || status=$?
+  expect_equal "$status" 3
+  expect_err "^error: run/LOCK is another job's now: it had not been heard of for 120 s$"
+  grep -q 812345 run/LOCK
+}
+
 # Of another node, whose processes cannot be looked at: alive until it has not been heard of for two minutes.
 test_a_lock_of_another_node_expires() {
   write_run

@@ -78,15 +78,82 @@ TEST(another_host_holds_it_until_two_minutes_after_its_last_beat) {
   EXPECT(can_acquire());
 }
 
-TEST(the_same_jobs_lock_is_free_at_once) {
-  const char *text = "{\"job\":\"812345\",\"host\":\"n001\",\"pid\":1,\"boot\":\"x\"}";
-  leave_lock(text, 3);
-  setenv("SLURM_JOB_ID", "812346", 1);
-  bool other = can_acquire();
-  setenv("SLURM_JOB_ID", "812345", 1);
-  bool same = can_acquire();
+static bool job_can_acquire(const char *job, const char *restarts) {
+  setenv("SLURM_JOB_ID", job, 1);
+  if (restarts) setenv("SLURM_RESTART_COUNT", restarts, 1);
+  bool can = can_acquire();
   unsetenv("SLURM_JOB_ID");
-  EXPECT(!other && same);
+  unsetenv("SLURM_RESTART_COUNT");
+  return can;
+}
+
+TEST(a_lock_of_before_the_job_was_queued_again_is_free_at_once) {
+  const char *text = "{\"job\":\"812345\",\"host\":\"n001\",\"pid\":1,\"boot\":\"x\"}"; /* as older versions wrote it, too */
+  leave_lock(text, 3);
+  EXPECT(!job_can_acquire("812346", "1"));
+  EXPECT(job_can_acquire("812345", "1"));
+  leave_lock("{\"job\":\"812345\",\"restarts\":1,\"host\":\"n001\",\"pid\":1,\"boot\":\"x\"}", 3);
+  EXPECT(!job_can_acquire("812345", "1"));
+  EXPECT(job_can_acquire("812345", "2"));
+}
+
+TEST(two_runs_within_a_job_do_not_share_a_folder) {
+  leave_lock("{\"job\":\"812345\",\"host\":\"n001\",\"pid\":1,\"boot\":\"x\"}", 3);
+  setenv("SLURM_JOB_ID", "812345", 1);
+  EXPECT_FAIL(FAIL_INPUT, "help: other run.folder, or end that process;", lock_acquire(check_folder()));
+  leave_lock("{\"job\":\"812345\",\"host\":\"n001\",\"pid\":1,\"boot\":\"x\"}", 125);
+  bool expired = can_acquire();
+  unsetenv("SLURM_JOB_ID");
+  EXPECT(expired);
+}
+
+static double boot_seconds(void) {
+  struct timespec now;
+  clock_gettime(CLOCK_BOOTTIME, &now);
+  return (double)now.tv_sec + 1e-9 * (double)now.tv_nsec;
+}
+
+static bool beats(Lock *lock, double after) {
+  lock_beat(lock, boot_seconds() + after);
+  return !lock_lost(lock);
+}
+
+TEST(a_lock_that_is_gone_is_made_again_unless_it_had_expired) {
+  Lock *lock = lock_acquire(check_folder());
+  CHECK(!unlink(lock_path()));
+  EXPECT(beats(lock, LOCK_EXPIRES - 2) && !access(lock_path(), F_OK));
+  CHECK(!unlink(lock_path()));
+  EXPECT(beats(lock, 2 * LOCK_EXPIRES - 4) && !access(lock_path(), F_OK));
+  EXPECT(beats(lock, 9 * LOCK_EXPIRES)); /* nobody took it */
+  CHECK(!unlink(lock_path()));
+  EXPECT(!beats(lock, 10 * LOCK_EXPIRES) && access(lock_path(), F_OK)); /* somebody may have, and be done */
+  lock_release(lock);
+}
+
+TEST(a_lock_that_another_took_is_lost_and_stays_the_others) {
+  Lock *lock = lock_acquire(check_folder());
+  leave_lock("{\"job\":\"812345\",\"host\":\"n001\",\"pid\":1,\"boot\":\"x\"}", 0);
+  EXPECT(!beats(lock, 0));
+  lock_release(lock);
+  EXPECT(!access(lock_path(), F_OK) && !can_acquire());
+}
+
+/* A run folder that is moved to another file system and back. */
+TEST(a_copy_of_the_own_lock_is_kept_fresh_and_released) {
+  size_t nbytes;
+  Lock *lock = lock_acquire(check_folder());
+  char *text = file_read(lock_path(), &nbytes);
+  CHECK(text);
+  leave_lock("", 0); /* as cp makes it at first */
+  EXPECT(beats(lock, 0));
+  leave_lock(text, 100);
+  EXPECT(beats(lock, 0));
+  struct stat info;
+  CHECK(!stat(lock_path(), &info));
+  EXPECT(time(NULL) - info.st_mtime < 50);
+  lock_release(lock);
+  EXPECT(access(lock_path(), F_OK));
+  free(text);
 }
 
 TEST(a_lock_that_cannot_be_read_goes_by_its_age) {
