@@ -286,6 +286,7 @@ int64_t config_batch_sequences(const Config *c); /* of the global batch alone, s
 /* The lengths that a pass may have: what of train.seq_len is to hold its longest row.  The last is seq_len, and the only one where
  * there are no buckets. */
 Lengths config_buckets(const Config *c);
+int lengths_holding(const Lengths *lengths, int64_t positions); /* which of them is the shortest that holds so many */
 bool config_has_buckets(const Config *c); /* whether they are asked for; by auto there may be one length yet */
 
 /* An amount in steps, rounded down.  epoch_sequences is what the training data holds, total_steps the run's length; each is

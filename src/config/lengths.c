@@ -68,3 +68,10 @@ Lengths config_buckets(const Config *c) {
   CHECK(all.n <= LENGTHS_MOST);
   return all;
 }
+
+int lengths_holding(const Lengths *lengths, int64_t positions) {
+  int i = 0;
+  CHECK(positions <= lengths->at[lengths->n - 1]);
+  while (lengths->at[i] < positions) i++;
+  return i;
+}

@@ -1,12 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "src/train/buckets.h"
 
-int64_t buckets_positions(const Lengths *lengths, int64_t longest) {
-  int i = 0;
-  while (lengths->at[i] < longest) i++;
-  return lengths->at[i];
-}
-
 /* Of the training rows' positions: what is computed of all, and what is padding of that. */
 typedef struct Shares {
   double computed, padding;
@@ -18,8 +12,8 @@ static Shares find_shares(const Data *data, const Config *c, int64_t steps, int6
   int64_t step = config_batch_sequences(c), rows = steps * step, computed = 0, filled = 0;
   if (rows > MOST) rows = MOST > step ? MOST / step * step : step;
   for (int64_t at = 0; at < rows; at += group) {
-    RowLengths of = data_lengths(data, at, group);
-    computed += group * buckets_positions(&lengths, of.longest);
+    RowLengths of = data_lengths(data, NULL, at, group);
+    computed += group * lengths.at[lengths_holding(&lengths, of.longest)];
     filled += of.sum;
   }
   return (Shares){(double)computed / ((double)rows * (double)c->train.seq_len), 1 - (double)filled / (double)computed};

@@ -9,7 +9,4 @@
  * asks for no buckets.  group: rows of a pass, of all ranks. */
 void buckets_tell(const Data *data, const Config *c, int64_t steps, int64_t group, Text *out);
 
-/* The positions that a pass computes of its rows, the longest of which has so many. */
-int64_t buckets_positions(const Lengths *lengths, int64_t longest);
-
 #endif

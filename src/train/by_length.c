@@ -5,46 +5,40 @@
 
 #include "src/base/fail.h"
 
-typedef struct Row {
-  int64_t length, number;
-} Row;
-
 struct ByLength {
   int64_t n; /* rows of a block */
-  RowLength *length;
+  FindRow *find;
   const void *self;
   int64_t block; /* which it is; -1: none yet */
-  Row *rows;
+  LengthRow *rows;
 };
 
-ByLength *by_length_open(Arena *arena, int64_t block, RowLength *length, const void *self) {
+ByLength *by_length_open(Arena *arena, int64_t block, FindRow *find, const void *self) {
   CHECK(block > 0);
   ByLength *b = arena_new(arena, ByLength);
-  *b = (ByLength){.n = block, .length = length, .self = self, .block = -1, .rows = arena_array(arena, Row, block)};
+  *b = (ByLength){.n = block, .find = find, .self = self, .block = -1, .rows = arena_array(arena, LengthRow, block)};
   return b;
 }
 
 static int by_length(const void *a, const void *b) {
-  const Row *x = a, *y = b;
+  const LengthRow *x = a, *y = b;
   if (x->length != y->length) return x->length < y->length ? -1 : 1;
   return (x->number > y->number) - (x->number < y->number);
 }
 
-static const Row *row_at(ByLength *b, int64_t place) {
+const LengthRow *by_length_row(ByLength *b, int64_t place) {
   int64_t block = place / b->n;
   if (block != b->block) {
-    for (int64_t i = 0; i < b->n; i++) b->rows[i] = (Row){b->length(b->self, block * b->n + i), block * b->n + i};
+    for (int64_t i = 0; i < b->n; i++) b->rows[i] = b->find(b->self, block * b->n + i);
     qsort(b->rows, (size_t)b->n, sizeof *b->rows, by_length);
     b->block = block;
   }
   return &b->rows[place % b->n];
 }
 
-int64_t by_length_number(ByLength *b, int64_t place) { return row_at(b, place)->number; }
-
 RowLengths by_length_of(ByLength *b, int64_t first, int64_t n) {
   CHECK(n > 0 && first % b->n + n <= b->n);
-  const Row *rows = row_at(b, first);
+  const LengthRow *rows = by_length_row(b, first);
   RowLengths of = {.longest = rows[n - 1].length};
   for (int64_t i = 0; i < n; i++) of.sum += rows[i].length;
   return of;

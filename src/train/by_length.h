@@ -10,13 +10,17 @@
 
 typedef struct ByLength ByLength;
 
-/* Of the row with this number of the stream; a pure function of it. */
-typedef int64_t RowLength(const void *self, int64_t number);
+/* The row with this number of the stream; set and sample: what that comes to, which nothing here looks at. */
+typedef struct LengthRow {
+  int64_t length, number, sample;
+  const void *set;
+} LengthRow;
+typedef LengthRow FindRow(const void *self, int64_t number); /* pure; finding a row may be dear: each is asked for once a block */
 
 /* Keeps the block that was asked for last: for one thread. */
-ByLength *by_length_open(Arena *arena, int64_t block, RowLength *length, const void *self);
-/* The stream's number of the row that stands at this place. */
-int64_t by_length_number(ByLength *b, int64_t place);
+ByLength *by_length_open(Arena *arena, int64_t block, FindRow *find, const void *self);
+/* The row that stands at this place, until another block's is asked for. */
+const LengthRow *by_length_row(ByLength *b, int64_t place);
 
 typedef struct RowLengths {
   int64_t longest, sum;

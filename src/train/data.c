@@ -163,22 +163,23 @@ static const Set *find(const Data *d, int64_t number, int64_t *sample) {
   return set;
 }
 
-static int64_t train_length(const void *self, int64_t number) {
+static LengthRow train_row(const void *self, int64_t number) {
   int64_t sample;
   const Set *set = find(self, number, &sample);
-  return documents_length(set->documents, sample);
+  return (LengthRow){documents_length(set->documents, sample), number, sample, set};
 }
 
-static int64_t val_length(const void *self, int64_t i) {
+static LengthRow val_row(const void *self, int64_t i) {
   const Set *set = self;
-  return documents_length(set->documents, set->range.first + i);
+  int64_t sample = set->range.first + i;
+  return (LengthRow){documents_length(set->documents, sample), i, sample, set};
 }
 
 DataRoom data_room(const Data *d, Arena *arena) {
   return (DataRoom){.ids = arena_array(arena, int32_t, d->S + 1),
                     .starts = arena_array(arena, int32_t, d->S + 1),
                     .marks = arena_array(arena, uint8_t, d->S + 1),
-                    .sorted = d->sorts ? by_length_open(arena, config_batch_sequences(d->config), train_length, d) : NULL};
+                    .sorted = d->sorts ? by_length_open(arena, config_batch_sequences(d->config), train_row, d) : NULL};
 }
 
 Data *data_open(Arena *arena, const Config *c, const ChatFiles *made, int64_t vocab) {
@@ -192,7 +193,7 @@ Data *data_open(Arena *arena, const Config *c, const ChatFiles *made, int64_t vo
   open_vals(&o, d, made);
   check_counts(d, c);
   for (int i = 0; d->sorts && i < d->n_vals; i++)
-    d->val[i].sorted = by_length_open(arena, data_val_scored(d, i), val_length, &d->val[i]);
+    d->val[i].sorted = by_length_open(arena, data_val_scored(d, i), val_row, &d->val[i]);
   return d;
 }
 
@@ -326,11 +327,15 @@ static int32_t *row_of(const Data *d, int32_t *rows, int64_t r) { return rows ? 
 
 /* The same of a row's number here, which with data.buckets is its place. */
 static const Set *find_row(const Data *d, const DataRoom *room, int64_t number, int64_t *sample) {
-  return find(d, room->sorted ? by_length_number(room->sorted, number) : number, sample);
+  if (!room->sorted) return find(d, number, sample);
+  const LengthRow *row = by_length_row(room->sorted, number);
+  *sample = row->sample;
+  return row->set;
 }
 
-RowLengths data_lengths(const Data *d, int64_t first, int64_t n) {
-  return d->sorts ? by_length_of(d->room.sorted, first, n) : (RowLengths){d->S, n * d->S};
+RowLengths data_lengths(const Data *d, const DataRoom *room, int64_t first, int64_t n) {
+  if (!d->sorts) return (RowLengths){d->S, n * d->S};
+  return by_length_of((room ? room : &d->room)->sorted, first, n);
 }
 
 RowLengths data_val_lengths(const Data *d, int val, int64_t first, int64_t end) {
@@ -344,9 +349,9 @@ int64_t data_sample(const Data *d, int64_t number, const char **source) {
   return sample;
 }
 
-const char *data_train_file(const Data *d, int64_t number) {
+const char *data_train_file(const Data *d, const DataRoom *room, int64_t number) {
   int64_t sample;
-  const Set *set = find_row(d, &d->room, number, &sample);
+  const Set *set = find_row(d, room, number, &sample);
   return set->documents ? tokens_file(set->tokens, documents_at(set->documents, sample), 1)
                         : tokens_file(set->tokens, sample, d->S);
 }
@@ -380,7 +385,7 @@ void data_blank(const Data *d, int64_t row, int32_t *ids, int32_t *labels) {
 
 static void take_val(const Data *d, const Set *set, int64_t i, int32_t *ids, int32_t *labels, int32_t *starts) {
   Why why;
-  if (set->sorted) i = by_length_number(set->sorted, i);
+  if (set->sorted) i = by_length_row(set->sorted, i)->number;
   if (!take(d, &d->room, set, set->range.first + i, ids, labels, starts, &why)) fail(FAIL_INPUT, "%s", why.text);
 }
 
@@ -395,7 +400,7 @@ void data_val(const Data *d, int val, int64_t first, int64_t end, int64_t micro,
 
 int64_t data_peek(const Data *d, int32_t **ids) {
   int64_t sample, n = d->S;
-  const Set *set = find(d, 0, &sample);
+  const Set *set = find_row(d, &d->room, 0, &sample);
   Why why;
   *ids = xmalloc(3 * sizeof **ids * (size_t)n); /* with labels and starts */
   if (!take(d, &d->room, set, sample, *ids, *ids + n, *ids + 2 * n, &why)) fail(FAIL_INPUT, "%s", why.text);

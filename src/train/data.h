@@ -38,9 +38,6 @@ const char *data_val_name(const Data *data, int val);
 int64_t data_val_sequences(const Data *data, int val);
 int64_t data_val_scored(const Data *data, int val); /* of them, the first: eval.tokens, or all where there are fewer */
 
-/* The file that row `number` of the stream begins in. */
-const char *data_train_file(const Data *data, int64_t number);
-
 /* What a thread makes rows in; and, if somebody asks, where its seconds go. */
 typedef struct DataRoom {
   int32_t *ids, *starts; /* S+1 */
@@ -53,14 +50,18 @@ typedef struct DataSpent {
 } DataSpent;
 DataRoom data_room(const Data *data, Arena *arena);
 
+/* The file that row `number` of the stream begins in. */
+const char *data_train_file(const Data *data, const DataRoom *room, int64_t number);
+
 /* ids and labels (micro·seq_len each) of the `micro` rows from stream number `first` on.  With data.packing also starts: where in
  * its row each position's document begins; a label that would be the next document's first id is ignored, as are those whose mark
  * says so.  Threads with a room each may call at once.  False: an input error. */
 bool try_data_train(const Data *data, const DataRoom *room, int64_t first, int64_t micro, int32_t *ids, int32_t *labels,
                     int32_t *starts, Why *why);
 /* With data.buckets: of the n rows from stream number `first` on, all of one step.  All ranks know the lengths of all rows, and so
- * which programs the others run.  Without: as if all rows were full.  Of a validation set: of those before `end`. */
-RowLengths data_lengths(const Data *data, int64_t first, int64_t n);
+ * which programs the others run.  Without: as if all rows were full.  Of a validation set: of those before `end`.
+ * room: NULL for the job's thread. */
+RowLengths data_lengths(const Data *data, const DataRoom *room, int64_t first, int64_t n);
 RowLengths data_val_lengths(const Data *data, int val, int64_t first, int64_t end);
 /* Row `row` becomes padding. */
 void data_blank(const Data *data, int64_t row, int32_t *ids, int32_t *labels);

@@ -238,9 +238,9 @@ static int by_value(const void *a, const void *b) {
 }
 
 int64_t engine_shorten(Engine *e, int64_t needed) {
-  CHECK(needed <= e->options.positions);
-  for (e->length = e->lengths - 1; e->passes[e->length].positions < needed;) e->length--;
-  return e->passes[e->length].positions;
+  int i = lengths_holding(&e->lengths, needed);
+  e->length = e->lengths.n - 1 - i;
+  return e->lengths.at[i];
 }
 
 /* What is computed of each of the batch's sequences, one behind the other; gives how many they are, or 0 where there is no such

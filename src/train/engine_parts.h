@@ -4,6 +4,7 @@
 #ifndef TRAIN_ENGINE_PARTS_H
 #define TRAIN_ENGINE_PARTS_H
 
+#include "src/config/config.h"
 #include "src/train/engine.h"
 #include "src/train/host_update.h"
 
@@ -31,8 +32,9 @@ struct Engine {
   EngineOptions options;
   StateTable *states;
   Job *job;
-  Passes passes[1 + ENGINE_SHORTER];         /* the longest first */
-  int lengths, length;                       /* how many of these there are; which runs next */
+  Lengths lengths;                           /* that passes may have */
+  Passes passes[LENGTHS_MOST];               /* of these, the longest first */
+  int length;                                /* which of the passes runs next */
   int update, replicas, score, fill, extend; /* programs; -1: none */
   HostUpdate *host;                          /* the part of the update that is the host's cores'; NULL: none is */
   uint64_t *sort;                            /* scratch of engine_batch */

@@ -122,23 +122,23 @@ static void add_micros(Engine *e, Passes *p) {
 /* The longest first, whose programs have the inputs whole. */
 static void set_lengths(Engine *e) {
   const EngineOptions *o = &e->options;
-  e->passes[0].positions = o->positions;
-  e->lengths = 1;
-  for (int i = ENGINE_SHORTER - 1; i >= 0; i--) {
-    int64_t positions = o->shorter[i];
+  Lengths *all = &e->lengths;
+  for (int i = 0; i <= (int)ENGINE_SHORTER; i++) {
+    int64_t positions = i < (int)ENGINE_SHORTER ? o->shorter[i] : o->positions;
     if (!positions) continue;
-    CHECK(positions > 0 && positions < e->passes[e->lengths - 1].positions);
-    e->passes[e->lengths++].positions = positions;
+    CHECK(positions > (all->n ? all->at[all->n - 1] : 0));
+    all->at[all->n++] = positions;
   }
+  for (int i = 0; i < all->n; i++) e->passes[i].positions = all->at[all->n - 1 - i];
 }
 
 void engine_add_programs(Engine *e) {
   const EngineOptions *o = &e->options;
   set_lengths(e);
-  for (int i = 0; i < e->lengths; i++) add_micros(e, &e->passes[i]);
+  for (int i = 0; i < e->lengths.n; i++) add_micros(e, &e->passes[i]);
   e->update = o->train && wanted(e, "update") ? add_update(e) : -1;
   e->replicas = o->train && o->compare && wanted(e, "replicas") ? add_replicas(e) : -1;
-  for (int i = 0; i < e->lengths; i++) e->passes[i].eval = o->eval ? add_eval(e, e->passes[i].positions) : -1;
+  for (int i = 0; i < e->lengths.n; i++) e->passes[i].eval = o->eval ? add_eval(e, e->passes[i].positions) : -1;
   e->score = o->score && wanted(e, "score") ? add_score(e) : -1;
   e->fill = o->generate && wanted(e, "fill") ? add_generate(e, CACHE_FILL, "fill") : -1;
   e->extend = o->generate && wanted(e, "extend") ? add_generate(e, CACHE_EXTEND, "extend") : -1;

@@ -9,14 +9,11 @@ static int64_t stream_begin(const Run *run, int64_t step) {
 }
 
 /* With data.buckets a pass is as long as the longest of its rows on any rank wants: all ranks know the lengths of all rows
- * (data_hash), and choose the same programs without asking.  at: the pass's first row of all ranks. */
-static void shorten(Run *run, int64_t at) {
-  int64_t rows = mesh_dp_size(run->mesh) * run->batch.micro, kind = 0;
-  RowLengths lengths = data_lengths(run->data, at, rows);
-  int64_t positions = engine_shorten(run->engine, lengths.longest);
-  while (run->lengths.at[kind] < positions) kind++;
+ * (data_hash), and choose the same programs without asking. */
+static void shorten(Run *run, RowLengths lengths) {
+  int64_t rows = mesh_dp_size(run->mesh) * run->batch.micro, positions = engine_shorten(run->engine, lengths.longest);
   double tokens = (double)(rows * positions);
-  const Flops *one = &run->flops[kind];
+  const Flops *one = &run->flops[lengths_holding(&run->lengths, lengths.longest)];
   run->work.tokens += rows * positions;
   run->work.filled += lengths.sum;
   run->work.flops = (Flops){run->work.flops.causal + tokens * one->causal, run->work.flops.full + tokens * one->full};
@@ -30,12 +27,12 @@ void run_passes_of(Run *run, int64_t step, int64_t first, int64_t end) {
   for (int64_t pass = 0; pass < b->passes; pass++) {
     int64_t number = (d * b->passes + pass) * b->micro, at = stream_begin(run, step) + (pass * D + d) * b->micro;
     prof_span_begin(run->prof, "data");
-    comm_doing(run->comm, false, "reading %s", data_train_file(run->data, at));
+    comm_doing(run->comm, false, "reading %s", prefetch_file(run->prefetch, at));
     const Rows *rows = prefetch_take(run->prefetch, at);
     for (int64_t row = 0; row < b->micro; row++)
       if (number + row < first || number + row >= end) data_blank(run->data, row, rows->ids, rows->labels);
     comm_doing(run->comm, false, "%s", "");
-    shorten(run, stream_begin(run, step) + pass * D * b->micro);
+    shorten(run, rows->lengths);
     engine_batch(run->engine, rows->ids, rows->labels);
     engine_segments(run->engine, rows->starts);
     engine_place(run->engine, step, (pass * D + d) * b->micro);

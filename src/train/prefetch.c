@@ -22,6 +22,7 @@ struct Prefetch {
   pthread_mutex_t lock; /* of all that follows */
   pthread_cond_t change;
   int64_t made, taken, turn;
+  int64_t found;       /* slots whose rows' file and lengths are known: made, or one more */
   int64_t ready, next; /* stream numbers: of slot taken; of slot made */
   bool begun, end;
 };
@@ -34,7 +35,14 @@ static bool has_room(const Prefetch *p) { return p->begun && p->made - p->taken 
 static void make_one(Prefetch *p) {
   int64_t turn = p->turn, first = p->next;
   Slot *slot = &p->slots[p->made % p->n];
-  const Rows *rows = &slot->rows;
+  Rows *rows = &slot->rows;
+  pthread_mutex_unlock(&p->lock);
+  rows->lengths = data_lengths(p->data, &p->room, first - first % p->stride, p->stride);
+  rows->file = data_train_file(p->data, &p->room, first);
+  pthread_mutex_lock(&p->lock);
+  if (turn != p->turn) return;
+  p->found++;
+  pthread_cond_broadcast(&p->change);
   pthread_mutex_unlock(&p->lock);
   slot->good = try_data_train(p->data, &p->room, first, p->micro, rows->ids, rows->labels, rows->starts, &slot->why);
   pthread_mutex_lock(&p->lock);
@@ -90,14 +98,27 @@ void prefetch_close(Prefetch *p) {
 static void turn_to(Prefetch *p, int64_t first) {
   p->turn++;
   p->begun = true;
-  p->taken = p->made;
+  p->taken = p->found = p->made;
   p->ready = p->next = first;
+}
+
+static void ask(Prefetch *p, int64_t first) {
+  if (!p->begun || p->ready != first) turn_to(p, first);
+  pthread_cond_broadcast(&p->change);
+}
+
+const char *prefetch_file(Prefetch *p, int64_t first) {
+  pthread_mutex_lock(&p->lock);
+  ask(p, first);
+  while (p->found == p->taken) pthread_cond_wait(&p->change, &p->lock);
+  const char *file = p->slots[p->taken % p->n].rows.file;
+  pthread_mutex_unlock(&p->lock);
+  return file;
 }
 
 const Rows *prefetch_take(Prefetch *p, int64_t first) {
   pthread_mutex_lock(&p->lock);
-  if (!p->begun || p->ready != first) turn_to(p, first);
-  pthread_cond_broadcast(&p->change);
+  ask(p, first);
   while (p->made == p->taken) pthread_cond_wait(&p->change, &p->lock);
   Slot *slot = &p->slots[p->taken++ % p->n];
   p->ready += p->stride;

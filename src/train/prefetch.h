@@ -9,15 +9,19 @@
 
 typedef struct Prefetch Prefetch;
 
-/* micro·seq_len each; starts NULL without data.packing. */
+/* micro·seq_len each; starts NULL without data.packing.  What sorted rows are asked for is here, too: nobody else sorts them. */
 typedef struct Rows {
   int32_t *ids, *labels, *starts;
+  RowLengths lengths; /* of the pass that they are of, on all ranks: `stride` rows, from a multiple of that on */
+  const char *file;   /* in which the first begins */
 } Rows;
 
 /* `ahead` times `micro` rows are made ahead, at least one time. */
 Prefetch *prefetch_open(Arena *arena, const Data *data, const Config *c, int64_t micro, int64_t stride, int ahead);
 void prefetch_close(Prefetch *p);
 
+/* Which file these rows begin in, known before they are read. */
+const char *prefetch_file(Prefetch *p, int64_t first);
 /* The `micro` rows from stream number `first` on; the caller's to write, until the next call.  Waits, or ends the job with what is
  * wrong with them. */
 const Rows *prefetch_take(Prefetch *p, int64_t first);

@@ -460,12 +460,12 @@ TEST(with_buckets_each_step_has_the_same_rows_by_length) {
   int moved = 0;
   for (int64_t step = 9; step >= 0; step--) {
     int32_t a[4][2 * S], b[4][2 * S];
-    RowLengths of = data_lengths(sorted, 4 * step, 4);
+    RowLengths of = data_lengths(sorted, NULL, 4 * step, 4);
     int64_t sum = 0;
     rows_of(plain, arena, step, a);
     rows_of(sorted, arena, step, b);
     for (int r = 0; r < 4; r++) {
-      RowLengths one = data_lengths(sorted, 4 * step + r, 1);
+      RowLengths one = data_lengths(sorted, NULL, 4 * step + r, 1);
       const char *source;
       EXPECT(one.longest == length_of(b[r]) && one.sum == one.longest && (!r || one.longest >= length_of(b[r - 1])));
       int64_t same = 0; /* the row that is there in the stream's order is this one's sample */
@@ -479,9 +479,32 @@ TEST(with_buckets_each_step_has_the_same_rows_by_length) {
     qsort(b, 4, sizeof *b, by_bytes);
     EXPECT(!memcmp(a, b, sizeof a));
   }
-  EXPECT(moved > 5 && data_lengths(plain, 0, 4).longest == S);
+  EXPECT(moved > 5 && data_lengths(plain, NULL, 0, 4).longest == S);
   data_close(plain);
   data_close(sorted);
+  arena_close(arena);
+}
+
+/* Two ranks' passes of two rows: each rank's thread knows the longest row of both, and the job's sorts nothing. */
+TEST(rows_made_ahead_say_how_long_the_pass_is_and_where_they_are_from) {
+  Arena *arena = arena_open();
+  write_documents("d.bin", lengths, DOCUMENTS, 2);
+  const Config *c = config_file(arena, "d.bin", ", format: chat, buckets: [2, 4]");
+  Data *data = data_open(arena, c, NULL, VOCAB);
+  for (int64_t rank = 0; rank < 4; rank++) {
+    Prefetch *p = prefetch_open(arena, data, c, 1, 2, 2);
+    for (int64_t i = 0; i < 40; i++) {
+      int64_t pass = (i < 20 ? i : i / 7) * 2, at = pass + rank % 2; /* first on and on, then back and forth */
+      RowLengths want = data_lengths(data, NULL, pass, 2);
+      if (rank < 2) EXPECT_TEXT(prefetch_file(p, at), check_path("d.bin"));
+      const Rows *rows = prefetch_take(p, at);
+      EXPECT(rows->lengths.longest == want.longest && rows->lengths.sum == want.sum);
+      EXPECT_TEXT(rows->file, check_path("d.bin"));
+      EXPECT(!memcmp(rows->ids, make(data, arena, at, 1).ids, S * sizeof(int32_t)));
+    }
+    prefetch_close(p);
+  }
+  data_close(data);
   arena_close(arena);
 }
 
