@@ -279,9 +279,11 @@ void engine_place(Engine *e, int64_t step, int64_t first_sequence) {
   if (keys) *(int64_t *)job_var(e->job, "first_sequence", NULL) = first_sequence;
 }
 
-void engine_micro(Engine *e, int64_t pass) {
+int64_t engine_micro(Engine *e, int64_t pass) {
   int64_t passes = e->options.passes;
-  job_run(e->job, e->passes[e->length].micro[passes == 1 ? ONLY : pass == 0 ? FIRST : pass == passes - 1 ? LAST : MIDDLE]);
+  int which = passes == 1 ? ONLY : pass == 0 ? FIRST : pass == passes - 1 ? LAST : MIDDLE;
+  job_run(e->job, e->passes[e->length].micro[which]);
+  return e->passes[e->length].runs[which]++;
 }
 
 void engine_step_begin(Engine *e) {

@@ -99,7 +99,8 @@ void engine_segments(Engine *engine, const int32_t *starts);
 
 /* Of the next micro-step, for its dropout, if it has any: its step's number in the run, and its first sequence's in that step. */
 void engine_place(Engine *engine, int64_t step, int64_t first_sequence);
-void engine_micro(Engine *engine, int64_t pass); /* 0 … passes - 1 */
+/* pass: 0 … passes - 1.  Gives how often its program had been run before: the first times are slow, and take memory beside. */
+int64_t engine_micro(Engine *engine, int64_t pass);
 
 typedef struct StepResult {
   double loss, grad_norm, tokens; /* tokens that counted */

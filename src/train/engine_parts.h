@@ -22,6 +22,7 @@ enum { LAPS = 4 }; /* under way, and the one before them */
 typedef struct Passes {
   int64_t positions;
   int micro[MICROS], eval;
+  int64_t runs[MICROS];
 } Passes;
 
 struct Engine {

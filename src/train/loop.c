@@ -12,7 +12,6 @@
 /* Of the exchange: a Wish each, and less than 0 where saves are over: the most of all ranks is what is over on all. */
 enum { WORD_SAVES = WISHES, WORDS };
 _Static_assert(WORDS <= 4, "as many as comm_control_start takes");
-enum { LIBRARIES_READY = 3 }; /* steps in which programs run first, are captured, and run captured */
 
 /* --- a step --------------------------------------------------------------------------------------------------------------- */
 
@@ -45,7 +44,7 @@ static bool conclude(Run *run, bool ahead) {
   StepResult result = engine_update_result(run->engine);
   run->open = 0;
   run->loss = result.loss;
-  if (++run->concluded <= LIBRARIES_READY) run_memory_look(run);
+  if (++run->concluded <= PROGRAM_READY || run->open_work.fresh) run_memory_look(run);
   prof_span_begin(run->prof, "metrics");
   step_tell(run, step, &result);
   prof_span_end(run->prof);
@@ -80,14 +79,22 @@ static void start_passes(Run *run) {
   text_close(&told);
 }
 
+/* How many times as long a step of whole rows may take as the one before, or the one that is under way; what programs take longer
+ * when they first run says nothing of it. */
+static double whole_rows(const Run *run) {
+  if (run->work.fresh) return 1;
+  int64_t tokens = run->batch.tokens;
+  if (run->work.tokens > 0 && run->work.tokens < tokens) tokens = run->work.tokens;
+  if (run->open_work.tokens > 0 && run->open_work.tokens < tokens) tokens = run->open_work.tokens;
+  return (double)run->batch.tokens / (double)tokens;
+}
+
 /* Of a step, or what was left of it, that began then; on: a way back is no step, whose length says nothing of others'. */
 static void spend_step(Run *run, double begin, double stalled, bool on) {
   double seconds = clock_seconds() - begin - stalled;
   run_pace_end(run, on ? stalled : seconds + stalled);
-  if (on)
-    run_spend(run, SPENT_TRAINING, seconds);
-  else
-    run->spent[SPENT_TRAINING] += seconds;
+  run->spent[SPENT_TRAINING] += seconds;
+  if (on) run->longest[SPENT_TRAINING] = fmax(run->longest[SPENT_TRAINING], seconds * whole_rows(run));
 }
 
 /* What a step gave is read when the next one's passes have been started: the device does not wait for us in between.  A CPU has

@@ -9,7 +9,6 @@
 #include "src/train/run.h"
 #include "src/train/straggler.h"
 
-enum { FIRST_STEPS = 3 };      /* of an attempt, in which programs run first and are captured: they tell nothing */
 enum { NAMED = 8 };            /* at a time */
 static const double LEAST = 3; /* seconds: what is told of less is added up, since a moment's hiccup is no news */
 
@@ -26,7 +25,7 @@ void run_pace_open(Run *run) {
   int n = comm_size(run->comm);
   if (!c->health.straggler_every.unit || n == 1) return;
   Paces *p = run->paces = arena_new(run->arena, Paces);
-  *p = (Paces){.every = (int64_t)c->health.straggler_every.value, .steps = -FIRST_STEPS};
+  *p = (Paces){.every = (int64_t)c->health.straggler_every.value, .steps = -PROGRAM_READY};
   p->sums = arena_array(run->arena, Pace, run_speaks(run) ? n : 0);
   p->episodes = arena_array(run->arena, Episode, run_speaks(run) ? n : 0);
   p->found = arena_array(run->arena, Straggler, run_speaks(run) ? n : 0);
@@ -41,7 +40,7 @@ void run_pace_begin(Run *run) {
 
 void run_pace_end(Run *run, double beside) {
   Paces *p = run->paces;
-  if (!p || p->steps < 0) return;
+  if (!p || p->steps < 0 || run->work.fresh) return; /* programs that run first tell nothing */
   p->seconds += fmax(0, clock_seconds() - p->begin - beside);
   p->waited += comm_waited(run->mesh) - p->waited_begin;
 }

@@ -37,7 +37,7 @@ void run_passes_of(Run *run, int64_t step, int64_t first, int64_t end) {
     engine_segments(run->engine, rows->starts);
     engine_place(run->engine, step, (pass * D + d) * b->micro);
     prof_span_end(run->prof);
-    engine_micro(run->engine, pass);
+    run->work.fresh |= engine_micro(run->engine, pass) < PROGRAM_READY;
   }
 }
 

@@ -39,10 +39,14 @@
 /* Where a run's time goes, in seconds; the longest single ones tell what saving in time takes. */
 typedef enum Spent { SPENT_START, SPENT_TRAINING, SPENT_EVALS, SPENT_SAVES, SPENTS } Spent;
 
+/* How often a program is run until it is what it will be: it has run, has been captured, and has run captured. */
+enum { PROGRAM_READY = 3 };
+
 /* What a step's passes compute, on all ranks together. */
 typedef struct Work {
   int64_t tokens, filled; /* filled: of these, no padding; with data.buckets, else all */
   Flops flops;
+  bool fresh; /* a program of them is not ready: with data.buckets that may come at any step */
 } Work;
 
 typedef struct Paces Paces; /* pace.c */
