@@ -122,6 +122,11 @@ static const char *why_untimed(const Prospect *p) {
   return "attention of 32 bits was never measured; precision.compute: bf16 has been";
 }
 
+/* Which passes are how long is not looked at here. */
+static const char *how_near(const Prospect *p) {
+  return config_has_buckets(p->config) ? "if all rows were full: data.buckets makes it faster" : "within 15 %";
+}
+
 static void print_time(const Prospect *p) {
   const Forecast *f = &p->step;
   char text[HUMAN_TEXT], rate[HUMAN_TEXT];
@@ -131,8 +136,8 @@ static void print_time(const Prospect *p) {
   }
   Speed speed = prospect_speed(p);
   double tokens = prospect_tokens(p);
-  printf("time   %s %s/step, %s tok/s/GPU (within 15 %%)", seconds_text(text, f->seconds, f->seconds), f->seconds < 1 ? "ms" : "s",
-         human_count(tokens / p->site.ranks, rate));
+  printf("time   %s %s/step, %s tok/s/GPU (%s)", seconds_text(text, f->seconds, f->seconds), f->seconds < 1 ? "ms" : "s",
+         human_count(tokens / p->site.ranks, rate), how_near(p));
   if (speed.peak > 0)
     printf(", MFU %.1f %% causal, %.1f %% full", 100 * speed_mfu(&speed, p->flops.causal, tokens),
            100 * speed_mfu(&speed, p->flops.full, tokens));
@@ -142,8 +147,6 @@ static void print_time(const Prospect *p) {
       printf("%s %s%s %s", n++ ? "," : "", k == PROF_GATHERS || k == PROF_REDUCTIONS || k == PROF_COPIES ? "exposed " : "",
              prof_kind_names[k], seconds_text(text, f->spent[k], f->seconds));
   printf("\n");
-  if (config_has_buckets(p->config))
-    printf("       as if all rows were full: data.buckets makes it less, as lengths of the data are\n");
 }
 
 static void print_moves(const Prospect *p) {
@@ -171,8 +174,8 @@ void plan_print_run(const Prospect *p, int64_t steps) {
   time_t end = (time_t)(clock_wall() + seconds);
   struct tm at;
   if (seconds < 1e5 * DAY && gmtime_r(&end, &at)) strftime(date, sizeof date, seconds < SOON ? "%F %H:%M UTC" : "%F", &at);
-  printf("run    %s, %s GPU-hours, done %s if started now\n", human_duration(seconds, text),
-         human_count(seconds / 3600 * p->site.ranks, hours), date);
+  printf("run    %s%s, %s GPU-hours, done %s if started now\n", config_has_buckets(p->config) ? "at most " : "",
+         human_duration(seconds, text), human_count(seconds / 3600 * p->site.ranks, hours), date);
 }
 
 void plan_print(const Prospect *p, const char *kind) {

@@ -6,6 +6,7 @@
 #include "src/config/table.h"
 
 enum { AUTO_MICRO_TOKENS = 4096 }; /* a pass on CPU ranks: matrices are large enough by then, activations still small */
+enum { AUTO_PASSES = 4 };          /* with data.buckets: a step of one pass is as long as its longest row */
 
 int64_t config_batch_sequences(const Config *c) {
   Amount batch = c->train.global_batch_size;
@@ -14,6 +15,7 @@ int64_t config_batch_sequences(const Config *c) {
 
 static int64_t micro_auto(const Config *c, int64_t share) {
   int64_t most = AUTO_MICRO_TOKENS / c->train.seq_len, micro = 1;
+  if (config_has_buckets(c) && most > share / AUTO_PASSES) most = share / AUTO_PASSES;
   for (int64_t d = 2; d <= most && d <= share; d++)
     if (share % d == 0) micro = d;
   return micro;

@@ -188,9 +188,12 @@ const Key keys[] = {
      .elsewhere = "eod, eos_token_id, eot_token"},
     {KEY(data, buckets, KEY_LENGTHS), .fallback = "none", .word = "none", .automatic = true, .min = 1, .max = 1e9,
      .example = "[256, 512, 1024]",
-     .help = "conversations shorter than train.seq_len cost less: a step's rows are sorted by length, and a pass computes as many "
-             "positions as the shortest of these lengths (or seq_len) that holds its longest row; each is a program of its own; "
-             "auto: an eighth, a quarter and half of seq_len",
+     .help =
+         "conversations shorter than train.seq_len cost less: a step's rows are sorted by length, and a pass computes as many "
+         "positions as the shortest of these lengths (or seq_len) that holds its longest row; it wants several passes a step (a "
+         "small train.micro_batch_size); kernels of each length are compiled, so a first start takes as many times as long; "
+         "auto: an eighth, a quarter and half of seq_len, rounded up to multiples of 8, or of 128 where seq_len is 1024 or "
+         "more; not what is below 64",
      .elsewhere = "group_by_length, length_grouped_sampler, bucket_boundaries"},
 
     {KEY(train, seq_len, KEY_INT), .fixed = true, .required = true, .min = 1, .max = 1e9, .example = "2048",

@@ -53,14 +53,14 @@ void lengths_print(const Key *key, const Lengths *lengths, Text *out) {
 bool config_has_buckets(const Config *c) { return c->data.buckets.automatic || c->data.buckets.n; }
 
 /* Each program of an automatic length saves half of what is left; below SHORTEST positions a pass is nearly as dear as one of so
- * many. */
+ * many.  Rows on GPUs go by tiles of 128 positions, and some pad to them. */
 Lengths config_buckets(const Config *c) {
-  enum { SHORTEST = 64, GRAIN = 8 };
+  enum { SHORTEST = 64, LONG = 1024 };
   const Lengths *asked = &c->data.buckets;
   Lengths all = {0};
-  int64_t S = c->train.seq_len;
+  int64_t S = c->train.seq_len, grain = S >= LONG ? 128 : 8;
   for (int halvings = LENGTHS_MOST - 1; asked->automatic && halvings > 0; halvings--) {
-    int64_t length = ((S >> halvings) + GRAIN - 1) / GRAIN * GRAIN;
+    int64_t length = ((S >> halvings) + grain - 1) / grain * grain;
     if (length >= SHORTEST && length < S) all.at[all.n++] = length;
   }
   for (int i = 0; i < asked->n && asked->at[i] < S; i++) all.at[all.n++] = asked->at[i];

@@ -161,24 +161,31 @@ test_an_epoch_in_one_batch_is_the_same_packed_and_not() {
 # The rows of a step are the same, in another order; what is left out is padding.
 test_buckets_change_no_step_on_any_ranks_nor_after_a_resume() {
   write_chat
-  local all="$plain $lines train.global_batch_size=6sequences train.duration=5steps" buckets='data.buckets=[16,32]' passes
-  local validated='data.val=chat.jsonl eval.every=5steps'
+  local all="$plain $lines train.global_batch_size=6sequences train.duration=5steps" buckets='data.buckets=[16,32]' passes ranks
+  local validated='data.val=chat.jsonl eval.every=5steps eval.tokens=336tokens' # 7 rows: a last batch of ranks is short
   evals() { sed -nE 's/.*"type":"eval".*"loss":([0-9.]*).*"tokens":([0-9]+).*/\1 \2/p' "$1/metrics.jsonl"; }
   train 1 $all $validated run.folder=none train.micro_batch_size=6
   for passes in 1 6; do
     train 1 $all $validated $buckets run.folder=$passes train.micro_batch_size=$((6 / passes))
+    expect_equal "$passes $(grep -c '^note .*data\.buckets: all rows of a step are one pass' out)" "$passes $((passes == 1))"
     expect_close none $passes
     expect_equal "$(evals none | awk '{ printf "%.5f %d", $1, $2 }')" "$(evals $passes | awk '{ printf "%.5f %d", $1, $2 }')"
   done
   expect_out '^data +passes of 16, 32, 48 positions: [1-9][0-9] % of what there are is computed, of which [1-9]?[0-9] % is padding'
   expect_equal "$(grep -c '"type":"step".*"padding":0\.[0-9]' 6/metrics.jsonl)" 5
-  train 2 $all $buckets run.folder=two train.micro_batch_size=1
-  train 3 $all $buckets run.folder=three train.micro_batch_size=2 parallel.strategy=shard_opt
-  expect_close none two
-  expect_close none three
+  train 2 $all $validated $buckets run.folder=two train.micro_batch_size=1
+  train 3 $all $validated $buckets run.folder=three train.micro_batch_size=2 parallel.strategy=shard_opt
+  for ranks in two three; do
+    expect_close none $ranks
+    expect_equal "$(evals none | awk '{ printf "%.5f %d", $1, $2 }')" "$(evals $ranks | awk '{ printf "%.5f %d", $1, $2 }')"
+  done
   train 1 $all $validated $buckets run.folder=again train.micro_batch_size=1 train.stop_after=3steps
   train 1 $all $validated $buckets run.folder=again train.micro_batch_size=1
   expect_same 6 again
+  train 1 $all $validated $buckets run.folder=other train.micro_batch_size=1 train.stop_after=3steps
+  train 1 $all $validated data.buckets=[40] run.folder=other train.micro_batch_size=1
+  expect_out '^data +passes of 40, 48 positions'
+  expect_close none other
 }
 
 test_plan_and_ir_know_the_programs_of_buckets() {
@@ -189,6 +196,9 @@ test_plan_and_ir_know_the_programs_of_buckets() {
     'micro.first micro.last micro.first.32 micro.last.32 micro.first.16 micro.last.16 update eval eval.32 eval.16 '
   expect_run 0 "$hpctrain" plan t.yaml $all
   expect_out 'passes of 16, 32, 48 positions: [1-9][0-9] % of what there are is computed'
+  expect_run 0 "$hpctrain" plan t.yaml $all --gpu h200 precision.compute=bf16
+  expect_out '^time .*\(if all rows were full: data\.buckets makes it faster\)'
+  expect_out '^run +at most '
   fails 2 1 data.buckets=auto
   expect_err "^error: 'data.buckets' has no use here$"
   fails 2 1 $lines 'data.buckets=[32,16]'

@@ -125,6 +125,8 @@ TEST(buckets_come_to_lengths) {
   } rows[] = {{"data.buckets=none", "none", "4096 "},
               {"data.buckets=auto", "auto", "512 1024 2048 4096 "},
               {"data.buckets=auto train.seq_len=300 train.global_batch_size=1sequences", "auto", "80 152 300 "},
+              {"data.buckets=auto train.seq_len=1100 train.global_batch_size=1sequences", "auto", "256 384 640 1100 "},
+              {"data.buckets=auto train.seq_len=1024 train.global_batch_size=1sequences", "auto", "128 256 512 1024 "},
               {"data.buckets=auto train.seq_len=64 train.global_batch_size=1sequences", "auto", "64 "},
               {"data.buckets=1Ki", "[1024]", "1024 4096 "},
               {"data.buckets=[256,512,3000]", "[256, 512, 3000]", "256 512 3000 4096 "},
@@ -619,6 +621,11 @@ TEST(a_batch_splits_or_says_what_would) {
   EXPECT(b.micro == 45 && b.passes == 1);
   b = config_check_batch(load_words(arena, shape, "train.global_batch_size=194sequences"), 1);
   EXPECT(b.micro == 2 && b.passes == 97);
+  const char *buckets = "data.format=chat data.buckets=auto train.global_batch_size=%dsequences";
+  b = config_check_batch(load_words(arena, shape, arena_printf(arena, buckets, 90)), 1); /* several passes, where there can be */
+  EXPECT(b.micro == 18 && b.passes == 5);
+  b = config_check_batch(load_words(arena, shape, arena_printf(arena, buckets, 2)), 1);
+  EXPECT(b.micro == 1 && b.passes == 2);
   Config *c = load_words(arena, good, "train.micro_batch_size=4");
   EXPECT_FAIL(FAIL_INPUT, "1024 sequences / (48 ranks x 4) = 5.33 passes", config_check_batch(c, 48));
   EXPECT_FAIL(FAIL_INPUT, "help: 960 sequences, 1152 sequences, or 64 ranks", config_check_batch(c, 48));
