@@ -72,7 +72,8 @@ bool try_ckpt_write(Comm *comm, const CkptSave *save, Why *why);
  * keeps all. */
 bool try_ckpt_prune(const char *folder, int keep, int64_t keep_every, Why *why);
 
-/* One process, while nobody saves there: what jobs that died in a save or in a removal have left in RUN/checkpoints goes. */
+/* One process, while nobody saves there: what jobs that died in a save or in a removal have left in RUN/checkpoints goes.  A step
+ * that is whole and has lost its name gets it back. */
 void ckpt_clear(const char *folder);
 
 /* --- reading ------------------------------------------------------------------------------------------------------------ */

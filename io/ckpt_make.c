@@ -72,14 +72,26 @@ static bool create_all(const CkptWriter *w, hid_t file, int number) {
   return ok || h5_why(w->why, w->files[number]);
 }
 
+/* Where names cannot be exchanged, a step that is saved again is for a moment under its old name alone (take_name). */
+static bool bring_back(const char *name, const char *old) {
+  if (!access(name, F_OK)) return false;
+  Ckpt *ckpt = try_ckpt_open(old, NULL);
+  ckpt_close(ckpt);
+  return ckpt && !rename(old, name);
+}
+
 void ckpt_clear(const char *folder) {
   DIR *dir = opendir(folder);
   if (!dir) return;
   Arena *arena = arena_open();
   const char *end = NULL;
-  for (struct dirent *d; (d = readdir(dir));)
-    if (ckpt_parse_name(d->d_name, &end) >= 0 && (!strcmp(end, ".tmp") || !strcmp(end, ".old")))
-      try_tree_remove(arena_printf(arena, "%s/%s", folder, d->d_name), NULL);
+  for (struct dirent *d; (d = readdir(dir));) {
+    if (ckpt_parse_name(d->d_name, &end) < 0) continue;
+    bool tmp = !strcmp(end, ".tmp"), old = !strcmp(end, ".old");
+    const char *path = arena_printf(arena, "%s/%s", folder, d->d_name);
+    const char *name = arena_strndup(arena, path, strlen(path) - strlen(end));
+    if (tmp || (old && !bring_back(name, path))) try_tree_remove(path, NULL);
+  }
   closedir(dir);
   arena_close(arena);
 }

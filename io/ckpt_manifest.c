@@ -10,6 +10,7 @@
 #include "io/json.h"
 #include "src/base/clock.h"
 #include "src/base/hash.h"
+#include "src/base/utf8.h"
 #include "src/base/vec.h"
 
 /* --- names on disk ------------------------------------------------------------------------------------------------------ */
@@ -83,12 +84,21 @@ static json_t *entry_json(const CkptManifest *m, const CkptEntry *e) {
                    "file", m->n_files > 1 ? m->files[e->file].name : NULL);
 }
 
+/* Paths may be no UTF-8, which JSON is. */
+static json_t *fact_json(const char *fact) {
+  Text text = {0};
+  utf8_repair(fact, strlen(fact), &text);
+  json_t *value = json_string(text.n ? text.at : "");
+  text_close(&text);
+  return value;
+}
+
 bool try_manifest_write(const char *step_folder, const CkptManifest *m, Why *why) {
   char path[4096], now[32], own[9];
   if (snprintf(path, sizeof path, "%s/" CKPT_MANIFEST, step_folder) >= (int)sizeof path)
     return why_not(why, "%s: %s", step_folder, strerror(ENAMETOOLONG));
   json_t *facts = json_object(), *files = json_object(), *datasets = json_object();
-  for (int i = 0; i < m->n_facts; i++) CHECK(!json_object_set_new(facts, m->facts[i].name, json_string(m->facts[i].text)));
+  for (int i = 0; i < m->n_facts; i++) CHECK(!json_object_set_new(facts, m->facts[i].name, fact_json(m->facts[i].text)));
   for (int i = 0; i < m->n_entries; i++) CHECK(!json_object_set_new(datasets, m->entries[i].path, entry_json(m, &m->entries[i])));
   for (int i = 0; i < m->n_files; i++) CHECK(!json_object_set_new(files, m->files[i].name, json_integer(m->files[i].nbytes)));
   CHECK((int)json_object_size(datasets) == m->n_entries);

@@ -224,6 +224,31 @@ TEST(an_uncommitted_step_is_never_taken) {
   EXPECT(!access(check_path("step-9"), F_OK));
 }
 
+/* Where names cannot be exchanged, a death between two renames leaves both whole. */
+TEST(a_step_that_has_lost_its_name_gets_it_back) {
+  save(1);
+  CHECK(!rename(check_path("step-00000001"), check_path("step-00000001.tmp")));
+  save(1);
+  CHECK(!rename(check_path("step-00000001"), check_path("step-00000001.old")));
+  CHECK(!mkdir(check_path("step-00000002.old"), 0755));
+  ckpt_clear(check_folder());
+  EXPECT(access(check_path("step-00000001.tmp"), F_OK) && access(check_path("step-00000001.old"), F_OK));
+  EXPECT(access(check_path("step-00000002"), F_OK) && access(check_path("step-00000002.old"), F_OK));
+  Ckpt *c = ckpt_find_newest(comm, check_folder(), NULL);
+  EXPECT(c && ckpt_step(c) == 1);
+  ckpt_close(c);
+}
+
+TEST(a_fact_that_is_no_utf_8_is_kept_as_far_as_it_is) {
+  CkptText fact = {"imported", "a\xff/b"};
+  CkptTensor step = {.path = "/state/step", .dtype = DT_I64, .pieces = &(CkptPiece){.n = 1, .at = &(int64_t){1}}, .n_pieces = 1};
+  CkptSave save = {.folder = check_folder(), .step = 1, .tensors = &step, .n_tensors = 1, .facts = &fact, .n_facts = 1};
+  CHECK(try_ckpt_write(comm, &save, NULL));
+  Ckpt *c = open_step("step-00000001");
+  EXPECT_TEXT(ckpt_fact(c, "imported"), "a\xef\xbf\xbd/b");
+  ckpt_close(c);
+}
+
 TEST(when_all_are_damaged_nothing_starts_over) {
   Text warnings = {0};
   save(1);
