@@ -7,6 +7,7 @@
 #include <stdlib.h>
 #include <string.h>
 #include <sys/stat.h>
+#include <unistd.h>
 
 #include "src/report/difference.h"
 #include "src/train/patterns.h"
@@ -21,9 +22,12 @@ static bool is_within(const char *path, const char *folder) {
   return !strncmp(a, b, n) && (a[n] == '/' || !a[n]);
 }
 
-/* The run folder, or its checkpoints folder, may be a link. */
+/* The run folder, or its checkpoints folder, may be a link.  All ranks call, and take what rank 0 sees: on nodes whose paths differ
+ * they might part here. */
 static bool is_own(const Run *run, const char *path) {
-  return is_within(path, run->folder->path) || is_within(path, run->folder->checkpoints);
+  bool own = is_within(path, run->folder->path) || is_within(path, run->folder->checkpoints);
+  comm_broadcast(run->comm, &own, sizeof own, 0);
+  return own;
 }
 
 /* A folder given from elsewhere is where the run starts; once it has checkpoints of its own, it goes on from these. */
@@ -185,6 +189,13 @@ static void check_same(Run *run, const Ckpt *ckpt) {
 
 /* --- going on ------------------------------------------------------------------------------------------------------------- */
 
+/* Of a step in folder; numbered where an attempt puts it aside once more. */
+static const char *place_aside(Arena *arena, const char *folder, int64_t step) {
+  const char *place = ckpt_path(arena, folder, step, "");
+  for (int k = 2; !access(place, F_OK); k++) place = ckpt_path(arena, folder, step, arena_printf(arena, ".%d", k));
+  return place;
+}
+
 /* Checkpoints of steps that are to be done again would be taken for this run's newest.  They go to the attempt's folder, or where
  * that is in another file system (checkpoints/ is a link) to a folder beside them. */
 static void set_aside(Run *run) {
@@ -194,10 +205,10 @@ static void set_aside(Run *run) {
   for (int i = 0; i < n; i++) {
     if (steps[i] <= run->step) continue;
     const char *from = ckpt_path(run->arena, run->folder->checkpoints, steps[i], "");
-    bool done = !rename(from, ckpt_path(run->arena, to, steps[i], ""));
+    bool done = !rename(from, place_aside(run->arena, to, steps[i]));
     if (!done && errno == EXDEV) {
       to = arena_printf(run->arena, "%s/attempt-%d", run->folder->checkpoints, run->folder->attempt);
-      done = (!mkdir(to, 0777) || errno == EEXIST) && !rename(from, ckpt_path(run->arena, to, steps[i], ""));
+      done = (!mkdir(to, 0777) || errno == EEXIST) && !rename(from, place_aside(run->arena, to, steps[i]));
     }
     if (!done) fail(FAIL_MACHINE, "%s cannot be moved to %s: %s\nhelp: move it away", from, to, strerror(errno));
     moved++;

@@ -69,7 +69,9 @@ test_what_cannot_be_read_gives_way_to_the_step_before() {
 test_a_run_folder_that_ranks_do_not_share_is_refused() {
   write_run
   cp -r . "$TMPDIR/elsewhere.$$"
-  expect_run 2 mpirun --oversubscribe -np 1 "$hpctrain" t.yaml $plain : -np 1 sh -c "cd '$TMPDIR/elsewhere.$$' && exec '$hpctrain' t.yaml $plain"
+  local words
+  words="$plain health.timeout=3s"
+  expect_run 2 mpirun --oversubscribe -np 1 "$hpctrain" t.yaml $words : -np 1 sh -c "cd '$TMPDIR/elsewhere.$$' && exec '$hpctrain' t.yaml $words"
   rm -r "$TMPDIR/elsewhere.$$"
   expect_err '^error: rank 1 \(.*\) does not see what rank 0 makes in run/checkpoints$'
   expect_err '^help: a folder in a file system that all nodes share$'
@@ -93,7 +95,7 @@ test_what_a_dead_save_has_left_gives_way() {
   expect_equal "$(ls small/run/checkpoints | tr '\n' ' ')" 'step-00000008 step-00000010 '
 }
 
-# They are the run's own, and what is to be done again stays in their file system.
+# They are the run's own, and what is to be done again stays in their file system, beside what was put there before.
 test_checkpoints_may_lie_in_another_file_system() {
   write_run
   small_disk 10m || return 0
@@ -102,9 +104,11 @@ test_checkpoints_may_lie_in_another_file_system() {
   train 1 $plain checkpoint.keep=9 checkpoint.every=5steps
   local before
   before=$(numbers run)
+  mkdir -p small/there/attempt-2/step-00000010{,.2}/old
   train 1 $plain checkpoint.keep=9 checkpoint.every=5steps checkpoint.resume=run/checkpoints/step-00000005
   expect_out '^resume   run/checkpoints/step-00000005, verified; '
   expect_out '^note  1 later checkpoint moved to run/checkpoints/attempt-2$'
+  [ -e small/there/attempt-2/step-00000010.3/manifest.json ]
   expect_equal "$(numbers run)" "$before"
   train 1 $plain
   expect_out '^note  step 10 is done'
