@@ -124,6 +124,28 @@ test_who_was_first_is_found() {
   expect_err '^error: step 1: nan in model\.layers\.[a-z0-9_.]+ itself, rank 1 '
 }
 
+# The same of a document among others, which stand by length: 20 of 4 to 16 tokens.
+test_who_was_first_is_found_where_rows_stand_by_length() {
+  write_run
+  local i n
+  for i in {0..19}; do
+    n=$((4 + i * 5 % 7 * 2))
+    if [ "$i" = 11 ]; then printf '\7'; else printf 0; fi >> text
+    printf "%0$((n - 1))d" 0 >> text
+    printf '\3' >> mask # begins, and all counts
+    head -c $((n - 1)) /dev/zero | tr '\0' '\1' >> mask
+  done
+  "$hpctrain" tokenize data.bin text > /dev/null
+  mv mask data.mask
+  sed -i '/^model/d; /^eval/d; s/, val_fraction: 0.1//; s/10 steps/2 steps/' t.yaml
+  cp -r "$srcdir/test/golden/llama2" model
+  poke model.layers.0.input_layernorm.weight 5 '\354\170\255\140' # as above
+  poke model.embed_tokens.weight $((48 * 64 + 5)) '\0\0\0\0'
+  poke model.embed_tokens.weight $((7 * 64 + 5)) '\0\0\200\77'
+  train 2 model.from=model data.format=chat data.buckets=[8,12] train.micro_batch_size=2 run.folder=a
+  expect_err '^warn +[12]  step skipped: nan first in the loss, rank [01] \([^)]+\), sample 11; '
+}
+
 # A rank whose copy of the states has another bit: it is named before a save, and a run may go back to what was good.
 test_a_replica_that_differs_is_named_and_left_behind() {
   write_run

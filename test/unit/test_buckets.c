@@ -165,6 +165,24 @@ TEST(compiled_programs_give_the_same_and_a_device_with_memory_of_its_own_the_sam
   arena_close(arena);
 }
 
+/* Of blocks enough that some are sent away. */
+TEST(what_is_offloaded_and_the_hosts_update_go_with_shortened_rows) {
+  Arena *arena = arena_open();
+  EngineOptions here = options(2, true), away;
+  here.shorter[0] = here.interpreted = false;
+  here.model.layers = 4;
+  away = here;
+  away.choices.offload = (OffloadOptions){OFFLOAD_MOMENTS | OFFLOAD_MASTERS | OFFLOAD_GRADIENTS | OFFLOAD_INPUTS, HOME_HOST};
+  away.choices.forget = here.choices.forget = FORGET_BLOCKS;
+  away.on_host = true;
+  here.choices.compute = away.choices.compute = DT_BF16;
+  Trained a = train(arena, "cpu", &here), b = train(arena, "cpu", &away), c = train(arena, "apart", &away);
+  EXPECT(!memcmp(a.step, b.step, sizeof a.step) && !memcmp(a.params, b.params, sizeof(float) * (size_t)a.n));
+  EXPECT(!memcmp(a.step, c.step, sizeof a.step) && !memcmp(a.params, c.params, sizeof(float) * (size_t)a.n));
+  EXPECT(b.memory.host > 0 && isfinite(a.step[STEPS - 1].loss));
+  arena_close(arena);
+}
+
 /* All lengths have one arena, which the longest fills. */
 TEST(shorter_programs_want_no_memory_of_their_own) {
   EngineOptions whole = options(4, false), shortened = options(4, true);

@@ -451,11 +451,11 @@ static int length_of(const int32_t row[2 * S]) {
   return n;
 }
 
-TEST(with_buckets_each_step_has_the_same_rows_by_length) {
-  Arena *arena = arena_open();
-  write_documents("d.bin", lengths, DOCUMENTS, 2);
-  Data *plain = data_open(arena, config_file(arena, "d.bin", ", format: chat"), NULL, VOCAB),
-       *sorted = data_open(arena, config_file(arena, "d.bin", ", format: chat, buckets: [2, 4]"), NULL, VOCAB);
+/* Of these files, or of a mixture of them. */
+static void expect_same_steps(Arena *arena, const char *train) {
+  const char *base = arena_printf(arena, "train: %s, format: chat", train);
+  Data *plain = data_open(arena, config_of(arena, base), NULL, VOCAB),
+       *sorted = data_open(arena, config_of(arena, arena_printf(arena, "%s, buckets: [2, 4]", base)), NULL, VOCAB);
   EXPECT(data_hash(plain) != data_hash(sorted)); /* ranks that sort agree on lengths */
   int moved = 0;
   for (int64_t step = 9; step >= 0; step--) {
@@ -466,11 +466,11 @@ TEST(with_buckets_each_step_has_the_same_rows_by_length) {
     rows_of(sorted, arena, step, b);
     for (int r = 0; r < 4; r++) {
       RowLengths one = data_lengths(sorted, NULL, 4 * step + r, 1);
-      const char *source;
+      const char *source, *was;
       EXPECT(one.longest == length_of(b[r]) && one.sum == one.longest && (!r || one.longest >= length_of(b[r - 1])));
-      int64_t same = 0; /* the row that is there in the stream's order is this one's sample */
-      while (memcmp(a[same], b[r], sizeof *a)) EXPECT(++same < 4);
-      EXPECT(data_sample(sorted, 4 * step + r, &source) == data_sample(plain, 4 * step + same, &source));
+      int64_t same = 0, sample = data_sample(sorted, 4 * step + r, &source);
+      while (data_sample(plain, 4 * step + same, &was) != sample || (was && strcmp(was, source))) EXPECT(++same < 4);
+      EXPECT(!memcmp(a[same], b[r], sizeof *a) && !was == !source);
       sum += one.sum;
     }
     EXPECT(of.sum == sum && of.longest == length_of(b[3]));
@@ -482,6 +482,15 @@ TEST(with_buckets_each_step_has_the_same_rows_by_length) {
   EXPECT(moved > 5 && data_lengths(plain, NULL, 0, 4).longest == S);
   data_close(plain);
   data_close(sorted);
+}
+
+TEST(with_buckets_each_step_has_the_same_rows_by_length) {
+  Arena *arena = arena_open();
+  write_documents("d.bin", lengths, DOCUMENTS, 2);
+  write_documents("e.bin", lengths + 3, 5, 1);
+  const char *one = arena_printf(arena, "\"%s\"", check_path("d.bin"));
+  expect_same_steps(arena, one);
+  expect_same_steps(arena, arena_printf(arena, "[{path: %s, weight: 3}, {path: \"%s\", weight: 1}]", one, check_path("e.bin")));
   arena_close(arena);
 }
 
