@@ -5,7 +5,9 @@
 #include <limits.h>
 #include <stdio.h>
 #include <string.h>
+#include <unistd.h>
 
+#include "src/base/clock.h"
 #include "src/train/data.h"
 #include "src/train/scratch.h"
 #include "src/train/tokenize.h"
@@ -19,7 +21,10 @@ typedef struct Maker {
   Chat *chat;
   TokenizeOptions options;
   int threads;
+  int *shards; /* by set, those of data.val behind those of data.train: token files */
 } Maker;
+
+enum { SEEN_WITHIN = 120, LOOK_EVERY = 50000 }; /* seconds; microseconds */
 
 static bool has_json(const DataSets *sets) {
   for (int i = 0; i < sets->n; i++)
@@ -45,7 +50,7 @@ static const char *pattern_of(Arena *arena, const char *prefix) {
 }
 
 /* Whether all was there. */
-static bool make(const Maker *m, const DataSet *set, const char *prefix, bool look) {
+static bool make(const Maker *m, const DataSet *set, const char *prefix, bool look, int *shards) {
   glob_t found;
   TokenizeOptions o = m->options;
   o.out = prefix;
@@ -56,19 +61,21 @@ static bool make(const Maker *m, const DataSet *set, const char *prefix, bool lo
                    rc == GLOB_NOMATCH ? "no such file" : "its folder cannot be read");
   TokenizeMade made = tokenize_files(m->arena, m->comm, m->tokenizer, &o, found.gl_pathv, (int)found.gl_pathc);
   globfree(&found);
+  *shards = made.shards;
   return made.whole;
 }
 
-static bool make_set(const Maker *m, const DataSets *sets, const char *kind, bool look) {
+static bool make_set(const Maker *m, const DataSets *sets, const char *kind, bool look, int *shards) {
   bool whole = true;
   for (int i = 0; i < sets->n; i++)
-    if (config_is_json(sets->at[i].path.text)) whole = make(m, &sets->at[i], prefix_of(m, kind, i), look) && whole;
+    if (config_is_json(sets->at[i].path.text)) whole = make(m, &sets->at[i], prefix_of(m, kind, i), look, &shards[i]) && whole;
   return whole;
 }
 
 static bool make_sets(const Maker *m, bool look) {
-  bool train = make_set(m, &m->config->data.train, "train", look);
-  return make_set(m, &m->config->data.val, "val", look) && train;
+  const Config *c = m->config;
+  bool train = make_set(m, &c->data.train, "train", look, m->shards);
+  return make_set(m, &c->data.val, "val", look, m->shards + c->data.train.n) && train;
 }
 
 static const char **name_set(const Maker *m, const DataSets *sets, const char *kind) {
@@ -84,6 +91,36 @@ static ChatFiles *name_sets(const Maker *m) {
   ChatFiles *files = arena_new(m->arena, ChatFiles);
   files->train = name_set(m, &m->config->data.train, "train");
   files->val = name_set(m, &m->config->data.val, "val");
+  return files;
+}
+
+static int count_files(const char *pattern) {
+  glob_t found;
+  int n = glob(pattern, 0, NULL, &found) ? 0 : (int)found.gl_pathc;
+  globfree(&found);
+  return n;
+}
+
+/* A node's listing of a folder may be older than what other nodes have written there, by a minute on NFS. */
+static void await_files(const char *pattern, int n) {
+  int seen;
+  for (double begin = clock_seconds(); (seen = count_files(pattern)) != n; usleep(LOOK_EVERY))
+    if (clock_seconds() - begin > SEEN_WITHIN)
+      fail(FAIL_MACHINE, "%s: %d files are seen, %d were made\nhelp: run.folder where all nodes see it, and no others of that name",
+           pattern, seen, n);
+}
+
+static void await_set(const DataSets *sets, const char *const *patterns, const int *shards) {
+  for (int i = 0; i < sets->n; i++)
+    if (config_is_json(sets->at[i].path.text)) await_files(patterns[i], shards[i]);
+}
+
+/* Of the run's folder, once all is made. */
+static ChatFiles *see_sets(const Maker *m) {
+  const Config *c = m->config;
+  ChatFiles *files = name_sets(m);
+  await_set(&c->data.train, files->train, m->shards);
+  await_set(&c->data.val, files->val, m->shards + c->data.train.n);
   return files;
 }
 
@@ -143,9 +180,12 @@ static bool run_alone(Maker *m, int64_t vocab, bool look) {
   return whole;
 }
 
-/* Whether the run has all that it would make: rank 0 looks. */
+/* Whether the run has all that it would make: rank 0 looks.  All know then how many files those are. */
 static bool is_made(Maker *m, Comm *comm, int64_t vocab) {
+  int sets = m->config->data.train.n + m->config->data.val.n;
+  m->shards = arena_array(m->arena, int, sets);
   bool whole = comm_rank(comm) == 0 && run_alone(m, vocab, true);
+  comm_broadcast(comm, m->shards, sizeof *m->shards * (size_t)sets, 0);
   comm_broadcast(comm, &whole, sizeof whole, 0);
   return whole;
 }
@@ -175,7 +215,7 @@ ChatFiles *chat_files(Arena *arena, const Config *c, Comm *comm, int64_t vocab) 
   if (!wants_files(c)) return NULL;
   Maker m = {.arena = arena, .config = c, .folder = run_data(arena, c), .threads = comm_core_share(comm)};
   if (!is_made(&m, comm, vocab)) share_out(&m, comm, vocab);
-  return name_sets(&m);
+  return see_sets(&m);
 }
 
 typedef struct Place {
@@ -185,7 +225,7 @@ typedef struct Place {
 ChatFiles *chat_files_aside(Arena *arena, const Config *c, Comm *comm, int64_t vocab) {
   if (!wants_files(c)) return NULL;
   Maker m = {.arena = arena, .config = c, .folder = run_data(arena, c), .threads = comm_core_share(comm)};
-  if (is_made(&m, comm, vocab)) return name_sets(&m);
+  if (is_made(&m, comm, vocab)) return see_sets(&m);
   Place *all = arena_array(arena, Place, comm_local_size(comm)), *mine = arena_new(arena, Place);
   *mine = (Place){0};
   if (comm_local_rank(comm) == 0) {

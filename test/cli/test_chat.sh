@@ -147,6 +147,29 @@ test_ranks_share_out_conversations_make_the_same_files_and_name_a_bad_line() {
   done
 }
 
+# What a run has just made cannot be listed for a while.
+test_a_node_may_see_late_what_others_have_written() {
+  write_chat
+  cat > late.c << 'END'
+#define _GNU_SOURCE
+#include <dlfcn.h>
+#include <glob.h>
+#include <stdlib.h>
+#include <string.h>
+int glob(const char *pattern, int flags, int (*error)(const char *, int), glob_t *found) {
+  static int looks;
+  __typeof__(&glob) real = (__typeof__(&glob))dlsym(RTLD_NEXT, "glob");
+  int rc = real(pattern, flags, error, found);
+  if (!rc && strstr(pattern, "train-1-") && looks++ < 3) free(found->gl_pathv[--found->gl_pathc]), found->gl_pathv[found->gl_pathc] = NULL;
+  return rc;
+}
+END
+  cc -shared -fPIC -o late.so late.c -ldl
+  train 1 $plain $lines run.folder=soon train.stop_after=2steps
+  expect_run 0 env LD_PRELOAD="$PWD/late.so" "$hpctrain" t.yaml $plain $lines run.folder=late train.stop_after=2steps
+  expect_same soon late
+}
+
 test_an_epoch_in_one_batch_is_the_same_packed_and_not() {
   write_chat
   train 1 $plain $lines run.folder=apart train.global_batch_size=8sequences train.duration=2steps
