@@ -36,16 +36,16 @@ static const HfField fields[] = {
     SILENT("do_sample"),
     SILENT("eos_token_id"), /* both are read below */
 
-    ONLY("bad_words_ids", "null"),
-    ONLY("begin_suppress_tokens", "null"),
-    ONLY("constraints", "null"),
+    ONLY("bad_words_ids", "[]"),
+    ONLY("begin_suppress_tokens", "[]"),
+    ONLY("constraints", "[]"),
     ONLY("dola_layers", "null"),
     ONLY("encoder_no_repeat_ngram_size", "0"),
     ONLY("encoder_repetition_penalty", "1"),
     ONLY("epsilon_cutoff", "0"),
     ONLY("eta_cutoff", "0"),
     ONLY("exponential_decay_length_penalty", "null"),
-    ONLY("force_words_ids", "null"),
+    ONLY("force_words_ids", "[]"),
     ONLY("forced_bos_token_id", "null"),
     ONLY("forced_eos_token_id", "null"),
     ONLY("guidance_scale", "1"),
@@ -55,10 +55,11 @@ static const HfField fields[] = {
     ONLY("no_repeat_ngram_size", "0"),
     ONLY("num_beam_groups", "1"),
     ONLY("num_beams", "1"),
+    ONLY("num_return_sequences", "1"),
     ONLY("penalty_alpha", "0"),
-    ONLY("sequence_bias", "null"),
-    ONLY("stop_strings", "null"),
-    ONLY("suppress_tokens", "null"),
+    ONLY("sequence_bias", "{} []"),
+    ONLY("stop_strings", "[]"),
+    ONLY("suppress_tokens", "[]"),
     ONLY("token_healing", "false"),
     ONLY("top_h", "null"),
     ONLY("typical_p", "1"),
@@ -89,7 +90,6 @@ static const HfField fields[] = {
     SILENT("max_time"),
     SILENT("num_assistant_tokens"),
     SILENT("num_assistant_tokens_schedule"),
-    SILENT("num_return_sequences"),
     SILENT("output_attentions"),
     SILENT("output_hidden_states"),
     SILENT("output_logits"),
@@ -113,8 +113,10 @@ static bool read_settings(HfReader *r, const json_t *root, HfGeneration *g) {
   const json_t *sampled = json_object_get(root, "do_sample");
   if (sampled && !json_is_null(sampled) && !json_is_boolean(sampled))
     return why_not(r->why, "%s: do_sample is not true or false", r->path);
-  g->greedy = json_is_false(sampled);
   if (!hf_fields_read(r, root, "", fields, sizeof fields / sizeof *fields, 1, g)) return false;
+  if (json_is_integer(json_object_get(root, "top_k")) && g->top_k < 0) g->top_k = 0; /* -1: all, as some have it */
+  g->draws = json_is_true(sampled);
+  g->says = json_is_boolean(sampled) || g->temperature >= 0 || g->top_p >= 0 || g->top_k >= 0;
   g->warnings = r->warnings.at;
   g->n_warnings = r->warnings.n;
   return true;

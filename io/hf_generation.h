@@ -11,11 +11,15 @@
 
 enum { HF_ENDS = 64 };
 
-/* What the file does not say is negative (of greedy: false). */
+/* What transformers draws with where a file does not say (GenerationConfig's documentation). */
+enum { HF_TEMPERATURE = 1, HF_TOP_K = 50, HF_TOP_P = 1 };
+
+/* What the file does not say is negative. */
 typedef struct HfGeneration {
   int32_t ends[HF_ENDS];
   int n_ends;
-  bool greedy; /* do_sample: false */
+  bool says;  /* whether tokens are drawn, or how */
+  bool draws; /* do_sample: true; without it transformers takes the most likely token, whatever else is said */
   double temperature, top_p, repetition_penalty;
   int64_t top_k;
   const char *const *warnings;

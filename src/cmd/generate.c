@@ -206,25 +206,44 @@ static void set_ends(Generate *g, const HfGeneration *said) {
   g->decode.n_ends = n;
 }
 
-/* The user's word, else the file's (which is then told of), else what is usual. */
-static double settle(const char *name, double given, double said, double usual, Text *told) {
-  if (given >= 0 || said < 0) return given >= 0 ? given : usual;
-  text_printf(told, "%s%s %.6g", told->n ? ", " : "", name, said);
-  return said;
+/* Of the settings, what the file says and what it leaves to transformers. */
+typedef struct Told {
+  Text said, left;
+} Told;
+
+/* The user's word, else the file's, else what that leaves to transformers (negative: nothing), else what is usual here. */
+static double settle(Told *told, const char *name, double given, double said, double left, double usual) {
+  if (given >= 0) return given;
+  if (said < 0 && left < 0) return usual;
+  Text *text = said < 0 ? &told->left : &told->said;
+  double value = said < 0 ? left : said;
+  text_printf(text, "%s%s %.6g", text->n ? ", " : "", name, value);
+  return value;
+}
+
+static void tell_sampling(const Told *told) {
+  if (told->said.n) fprintf(stderr, "sample %s, as " MODEL_GENERATION " has it\n", told->said.at);
+  if (told->left.n) fprintf(stderr, "sample %s, as transformers where " MODEL_GENERATION " says nothing\n", told->left.at);
 }
 
 /* That the most likely token comes is no more so where the user asks for any sampling. */
 static void set_sampling(Generate *g, const HfGeneration *said) {
   Sampling *s = &g->decode.sampling;
-  Text told = {0};
-  bool asked = s->temperature >= 0 || s->top_p >= 0 || s->top_k >= 0;
-  double temperature = !said->greedy ? said->temperature : asked ? -1 : 0;
-  s->temperature = settle("temperature", s->temperature, temperature, temperature_usual, &told);
-  s->top_k = (int64_t)settle("top_k", (double)s->top_k, (double)said->top_k, 0, &told);
-  s->top_p = settle("top_p", s->top_p, said->top_p, 1, &told);
-  g->decode.repetition_penalty = settle("repetition_penalty", g->decode.repetition_penalty, said->repetition_penalty, 1, &told);
-  if (told.n) fprintf(stderr, "sample %s, as " MODEL_GENERATION " has it\n", told.at);
-  text_close(&told);
+  Told told = {0};
+  bool asked = s->temperature >= 0 || s->top_p >= 0 || s->top_k >= 0, left = said->says;
+  if (said->says && !asked && !(said->draws && said->temperature)) {
+    s->temperature = 0;
+    text_printf(&told.said, "the most likely token%s", said->draws ? "" : " (do_sample is not true)");
+  }
+  s->temperature = settle(&told, "temperature", s->temperature, said->temperature, left ? HF_TEMPERATURE : -1, temperature_usual);
+  if (s->temperature > 0) {
+    s->top_k = (int64_t)settle(&told, "top_k", (double)s->top_k, (double)said->top_k, left ? HF_TOP_K : -1, 0);
+    s->top_p = settle(&told, "top_p", s->top_p, said->top_p, left ? HF_TOP_P : -1, 1);
+  }
+  g->decode.repetition_penalty = settle(&told, "repetition_penalty", g->decode.repetition_penalty, said->repetition_penalty, -1, 1);
+  tell_sampling(&told);
+  text_close(&told.said);
+  text_close(&told.left);
 }
 
 static void load(Generate *g, int nkeys, char **keys) {

@@ -77,7 +77,7 @@ const Command commands[] = {
      "tokens that the tokenizer puts before a text (<s>), if the model is a Hugging Face folder or a run that began from one; "
      "--add-special-tokens: with any model; --no-special-tokens: with none; a text ends with the tokenizer's or "
      "generation_config.json's end token, before a --stop, or after N tokens (256); beyond the model's positions it goes "
-     "on from the last half of them; how tokens are drawn is as you say, else as generation_config.json says "
+     "on from the last half of them; how tokens are drawn is as you say, else as transformers draws by generation_config.json "
      "(--no-generation-config: it does not), else at temperature 0.8 of all; --batch: prompts at a time (8); --json: an object a "
      "line",
      false, cmd_generate},

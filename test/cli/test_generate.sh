@@ -137,13 +137,34 @@ test_a_generation_config_says_how_tokens_are_drawn() {
   mv out usual
   generate "$golden" "${words[@]}"
   cmp out usual
-  echo '{"do_sample": false}' > $config
-  generate copy "${words[@]}"
-  mv out greedy
+  local said="as generation_config\.json has it$" left="as transformers where generation_config\.json says nothing$"
   generate "$golden" "${words[@]}" --temperature 0
-  cmp out greedy
-  generate copy "${words[@]}" --top-k 256
-  cmp out usual
+  mv out greedy
+  for greedy in '{"do_sample": false, "temperature": 0.6}' '{"temperature": 0.3, "top_p": 0.9}'; do
+    echo "$greedy" > $config
+    generate copy "${words[@]}"
+    cmp out greedy
+    expect_err "^sample the most likely token \(do_sample is not true\), $said"
+  done
+  echo '{"do_sample": true, "top_p": 0.9}' > $config
+  generate copy "${words[@]}"
+  expect_err "^sample top_p 0\.9, $said"
+  expect_err "^sample temperature 1, top_k 50, $left"
+  mv out left
+  generate "$golden" "${words[@]}" --temperature 1 --top-k 50 --top-p 0.9
+  cmp out left
+  echo '{"do_sample": false, "temperature": 0.2, "top_k": 20, "stop_strings": [], "bad_words_ids": [], "sequence_bias": {}}' > $config
+  generate copy "${words[@]}" --top-p 0.95
+  expect_err "^sample temperature 0\.2, top_k 20, $said"
+  mv out asked
+  generate "$golden" "${words[@]}" --temperature 0.2 --top-k 20 --top-p 0.95
+  cmp out asked
+  echo '{"num_return_sequences": 3}' > $config
+  expect_run 2 "$hpctrain" generate copy "${words[@]}"
+  expect_err '^error: copy: generation_config\.json: num_return_sequences is 3; only 1 is built$'
+  echo '{"eos_token_id": 7, "num_return_sequences": 1}' > $config
+  generate copy "${words[@]}"
+  ! grep '^sample' err
   echo '{"do_sample": true, "min_p": 0.05, "eos_token_id": 7}' > $config
   expect_run 2 "$hpctrain" generate copy "${words[@]}"
   expect_err '^error: copy: generation_config\.json: min_p is 0\.05; only 0 is built$'
