@@ -6,6 +6,7 @@
 #include <stdlib.h>
 #include <string.h>
 #include <sys/stat.h>
+#include <sys/syscall.h>
 #include <sys/wait.h>
 #include <time.h>
 #include <unistd.h>
@@ -136,6 +137,32 @@ TEST(a_lock_that_another_took_is_lost_and_stays_the_others) {
   EXPECT(!beats(lock, 0));
   lock_release(lock);
   EXPECT(!access(lock_path(), F_OK) && !can_acquire());
+}
+
+/* The library's, but that it may find the file removed by another node. */
+static bool stale;
+int futimens(int fd, const struct timespec times[2]) {
+  errno = ESTALE;
+  return stale ? -1 : (int)syscall(SYS_utimensat, fd, NULL, times, 0);
+}
+
+TEST(what_a_network_still_shows_is_lost_once_it_is_stale) {
+  size_t nbytes;
+  Lock *lock = lock_acquire(check_folder());
+  char *text = file_read(lock_path(), &nbytes);
+  stale = true;
+  EXPECT(beats(lock, 0)); /* looked at again, it is ours */
+  int fd = open(lock_path(), O_WRONLY | O_TRUNC);
+  CHECK(text && fd >= 0);
+  char *pid = strstr(text, "\"pid\":");
+  CHECK(pid);
+  pid[6] = pid[6] == '9' ? '8' : '9'; /* another's, at the same inode */
+  CHECK(write(fd, text, nbytes) == (ssize_t)nbytes && !close(fd));
+  EXPECT(!beats(lock, 0));
+  lock_release(lock);
+  stale = false;
+  EXPECT(!access(lock_path(), F_OK));
+  free(text);
 }
 
 /* A run folder that is moved to another file system and back. */
