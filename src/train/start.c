@@ -253,8 +253,8 @@ static void banner_plan(Run *run) {
   lines_banner(l, "memory", "%.3g GiB a rank planned: parameters and states %.3g, gradients %.3g, activations %.3g%s",
                run_planned(run), (double)m.states / gib, (double)m.carried / gib, (double)m.transient / gib, host);
   if (config_has_buckets(c) && b->passes == 1)
-    lines_note(l, "data.buckets: all rows of a step are one pass, as long as its longest; a smaller train.micro_batch_size makes "
-                  "several of it");
+    lines_note(l, "data.buckets: all rows of a step are one pass, as long as its longest; a %s makes several of it",
+               b->micro > 1 ? "smaller train.micro_batch_size" : "larger train.global_batch_size");
   if (run->fit) lines_note(l, "memory.recompute: auto is %s", run->fit);
 }
 
