@@ -70,7 +70,7 @@ share_kernels() {
   users_cc=$(command -v cc)
   mkdir -p "$XDG_CACHE_HOME/quick"
   # with the path of before, or a ccache of that name would find this script again
-  printf '#!/bin/sh\nPATH=%q exec "%s" "$@" -Og\n' "$PATH" "$users_cc" > "$XDG_CACHE_HOME/quick/cc"
+  printf '#!/bin/sh\nPATH=%q exec "%s" "$@" -O1\n' "$PATH" "$users_cc" > "$XDG_CACHE_HOME/quick/cc"
   chmod +x "$XDG_CACHE_HOME/quick/cc"
   PATH=$XDG_CACHE_HOME/quick:$PATH
 }

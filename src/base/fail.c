@@ -53,6 +53,8 @@ void fail_undo_on_signals(void) {
   static const int numbers[] = {SIGINT, SIGTERM, SIGHUP};
   struct sigaction ours = {.sa_handler = undo_and_end, .sa_flags = SA_RESETHAND}, before;
   CHECK(!sigemptyset(&ours.sa_mask));
+  for (size_t i = 0; i < sizeof numbers / sizeof *numbers; i++)
+    CHECK(!sigaddset(&ours.sa_mask, numbers[i])); /* one undoes at a time */
   for (size_t i = 0; i < sizeof numbers / sizeof *numbers; i++) {
     CHECK(!sigaction(numbers[i], NULL, &before));
     if (before.sa_handler == SIG_DFL) CHECK(!sigaction(numbers[i], &ours, NULL)); /* what is ignored stays so */

@@ -33,12 +33,13 @@ pid_t process_start(char *const *argv, const char *folder, const char *log, Why 
   env[kept] = NULL;
   posix_spawn_file_actions_t files;
   posix_spawnattr_t attr;
-  sigset_t none, all;
-  sigemptyset(&none);
+  sigset_t passed, all;
+  sigemptyset(&passed);
+  sigaddset(&passed, SIGUSR1); /* whose asking a run to end asks its whole process group, as launchers do, not its compilers */
   sigfillset(&all);
   CHECK(!posix_spawn_file_actions_init(&files) && !posix_spawnattr_init(&attr));
   CHECK(!posix_spawnattr_setflags(&attr, POSIX_SPAWN_SETSIGMASK | POSIX_SPAWN_SETSIGDEF));
-  CHECK(!posix_spawnattr_setsigmask(&attr, &none) && !posix_spawnattr_setsigdefault(&attr, &all));
+  CHECK(!posix_spawnattr_setsigmask(&attr, &passed) && !posix_spawnattr_setsigdefault(&attr, &all));
   CHECK(!posix_spawn_file_actions_addchdir_np(&files, folder));
   CHECK(!posix_spawn_file_actions_addopen(&files, 0, "/dev/null", O_RDONLY, 0));
   CHECK(!posix_spawn_file_actions_addopen(&files, 1, log, O_WRONLY | O_CREAT | O_TRUNC, 0600));

@@ -30,9 +30,32 @@ static bool is_own(const Run *run, const char *path) {
   return own;
 }
 
+/* Whether this Slurm job was queued again, and has saved before that: the newest own checkpoint that can be read is its.  It goes
+ * back, or begins anew, but once. */
+static bool is_queued_again(const Run *run) {
+  const char *told = getenv("SLURM_RESTART_COUNT"), *job = getenv("SLURM_JOB_ID"), *own = run->folder->checkpoints;
+  int64_t count = 0;
+  bool again = told && job && num_parse_int(told, &count) && count > 0;
+  int n = 0;
+  Ckpt *newest = NULL;
+  const int64_t *steps = again && comm_rank(run->comm) == 0 ? ckpt_list(run->arena, own, &n) : NULL;
+  while (!newest && n > 0) newest = try_ckpt_open(ckpt_path(run->arena, own, steps[--n], ""), NULL);
+  const char *saver = newest ? ckpt_fact(newest, "job") : NULL;
+  again = saver && !strcmp(saver, job);
+  ckpt_close(newest);
+  comm_broadcast(run->comm, &again, sizeof again, 0);
+  return again;
+}
+
 /* A folder given from elsewhere is where the run starts; once it has checkpoints of its own, it goes on from these. */
 static const char *resume_folder(Run *run) {
   const char *asked = run->config->checkpoint.resume, *own = run->folder->checkpoints;
+  if (strcmp(asked, "auto") && is_queued_again(run)) {
+    if (run_speaks(run))
+      lines_note(run->lines,
+                 "checkpoint.resume: %s was done before this job was queued again; it goes on from what it has saved since", asked);
+    return own;
+  }
   if (!strcmp(asked, "never")) return NULL;
   if (!strcmp(asked, "auto")) return own;
   int n = 0;
@@ -61,32 +84,8 @@ static const Config *config_of(const Run *run, const Ckpt *ckpt) {
   return config_parse(run->arena, name, text, 1, words);
 }
 
-/* A job that Slurm has queued again goes back, or begins anew, but once: what it has saved since then it goes on from.  NULL: that
- * is not so, or there is nothing. */
-static Ckpt *find_since(Run *run) {
-  const char *asked = run->config->checkpoint.resume, *told = getenv("SLURM_RESTART_COUNT");
-  int64_t count = 0;
-  if (told && !num_parse_int(told, &count)) count = 0;
-  comm_broadcast(run->comm, &count, sizeof count, 0);
-  if (count < 1 || !strcmp(asked, "auto")) return NULL;
-  Text warnings = {0};
-  Ckpt *ckpt = ckpt_find_newest(run->comm, run->folder->checkpoints, &warnings);
-  warn_damaged(run, &warnings);
-  if (ckpt && !strcmp(config_of(run, ckpt)->checkpoint.resume, asked)) {
-    if (run_speaks(run))
-      lines_note(run->lines,
-                 "checkpoint.resume: %s was done before this job was queued again; it goes on from what it has saved since", asked);
-    run->source = run->folder->checkpoints;
-    return ckpt;
-  }
-  ckpt_close(ckpt);
-  return NULL;
-}
-
 static Ckpt *find(Run *run) {
   Text warnings = {0};
-  Ckpt *since = find_since(run);
-  if (since) return since;
   const char *folder = run->source = resume_folder(run), *asked = run->config->checkpoint.resume;
   if (!folder) return NULL;
   Ckpt *ckpt = ckpt_find_newest(run->comm, folder, &warnings);

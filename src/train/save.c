@@ -25,7 +25,7 @@ enum { RETRY_MOST = 1000 }; /* steps, where checkpoint.every is none */
 typedef struct Words {
   Arena *arena;
   Text history, mixture;
-  CkptText facts[7];
+  CkptText facts[8];
   StatesSave save;
 } Words;
 
@@ -91,15 +91,18 @@ static void words_open(const Run *run, Words *w) {
       {"ranks", arena_printf(arena, "%d", comm_size(run->comm))},
       {"data_tokens", arena_printf(arena, "%lld", (long long)data_tokens(run->data))},
       {"epoch_sequences", arena_printf(arena, "%lld", (long long)data_epoch_sequences(run->data))},
-      {"mixture", w->mixture.at}, /* the last: of a mixture alone */
+      {"mixture", w->mixture.at},
+      {"job", getenv("SLURM_JOB_ID")},
   };
-  memcpy(w->facts, facts, sizeof facts);
+  int n_facts = 0;
+  for (size_t i = 0; i < sizeof facts / sizeof *facts; i++)
+    if (facts[i].text) w->facts[n_facts++] = facts[i];
   w->save = (StatesSave){.folder = run->folder->checkpoints,
                          .step = run->step,
                          .texts = texts,
                          .n_texts = n_own + run->n_papers,
                          .facts = w->facts,
-                         .n_facts = (int)(sizeof facts / sizeof *facts) - !w->mixture.n,
+                         .n_facts = n_facts,
                          .files = files_of(run)};
 }
 

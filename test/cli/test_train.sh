@@ -317,19 +317,21 @@ test_steps_that_are_done_again_leave_the_old_ones_aside() {
   expect_out '^note  2 later checkpoints moved to a/attempts/3$'
 }
 
-# Of two jobs in one Slurm job the second is the first, queued again: it does not go back once more.
+# A job that Slurm has queued again does not go back once more; another job's checkpoints are none of its own.
 test_a_job_that_is_queued_again_goes_back_once() {
   write_run
-  train 1 cpu.compiler=none checkpoint.every=2steps train.stop_after=6steps
-  local from words
+  local words='cpu.compiler=none checkpoint.every=2steps' from
+  SLURM_JOB_ID=7 train 1 $words train.stop_after=6steps
   for from in run/checkpoints/step-00000002 never; do
-    words="cpu.compiler=none checkpoint.every=2steps checkpoint.resume=$from"
-    SLURM_RESTART_COUNT=1 train 1 $words train.stop_after=4steps
+    SLURM_JOB_ID=${#from} SLURM_RESTART_COUNT=1 train 1 $words checkpoint.resume=$from train.stop_after=4steps
     expect_out '^note  [1-3] later checkpoints? moved to '
-    SLURM_RESTART_COUNT=2 train 1 $words train.stop_after=6steps
+    SLURM_JOB_ID=${#from} SLURM_RESTART_COUNT=2 train 1 $words checkpoint.resume=$from train.stop_after=6steps
     expect_out '^note  checkpoint.resume: .* was done before this job was queued again; '
     expect_out '^resume   run/checkpoints/step-00000004, verified'
   done
+  for from in run/checkpoints/*/manifest.json; do echo '{' > "$from"; done
+  SLURM_JOB_ID=5 SLURM_RESTART_COUNT=1 train 1 $words checkpoint.resume=never train.stop_after=2steps
+  expect_out '^weights  fresh, seed 1$'
 }
 
 test_debug_prints_the_stages() {

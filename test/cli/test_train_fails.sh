@@ -360,13 +360,13 @@ test_signals_save_and_stop() {
   expect_equal "$(grep -c '"type":"save"' run/metrics.jsonl)" 3
 }
 
-# While kernels are compiled there is nothing to save: then as soon as there is.
+# While kernels are compiled there is nothing to save: then as soon as there is.  Launchers signal the whole process group.
 test_a_signal_in_the_start_is_heard_later() {
   write_run
   sed -i 's/10 steps/1000000 steps/' t.yaml
-  printf '#!/bin/sh\nkill -USR1 $PPID\nexec cc "$@"\n' > signalled
+  printf '#!/bin/bash\nkill -USR1 0\nexec cc "$@"\n' > signalled
   chmod +x signalled
-  expect_run 0 timeout $((60 * slowdown)) "$hpctrain" t.yaml cpu.compiler="$PWD/signalled"
+  expect_run 0 timeout $((60 * slowdown)) setsid -w "$hpctrain" t.yaml cpu.compiler="$PWD/signalled"
   expect_out '^note  SIGUSR1: the run saves and ends$'
   expect_out '^done   [1-9] of 1000000 steps'
   [ -e run/REQUEUE ]
