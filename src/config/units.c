@@ -59,8 +59,9 @@ bool bytes_take(double value, const char *unit, int64_t *nbytes) {
   for (int i = 0; i < BYTE_UNITS; i++) {
     double all = nearbyint(value * byte_units[i].times);
     if (strcmp(unit, byte_units[i].name) != 0) continue;
+    if (!(all >= 1 && all < 0x1p53 && fabs(all - value * byte_units[i].times) <= 0.5)) return false; /* a larger one has no int64 */
     *nbytes = (int64_t)all;
-    return all >= 1 && all < 0x1p53 && fabs(all - value * byte_units[i].times) <= 0.5;
+    return true;
   }
   return false;
 }

@@ -20,8 +20,9 @@ checkpoint: {every: 16 steps, keep: 1}
 device: {kind: cuda}
 END
 # A step outlasts the copy, and the first save is over well before the next one, which ends the run, on any number of GPUs.
+each_step=32 # sequences of a rank
 several() { # RANKS WORD…
-  timeout 400 mpirun --bind-to none --oversubscribe -np "$1" "$hpctrain" run.yaml train.global_batch_size=$((32 * $1))sequences "${@:2}"
+  timeout 400 mpirun --bind-to none --oversubscribe -np "$1" "$hpctrain" run.yaml train.global_batch_size=$((each_step * $1))sequences "${@:2}"
 }
 saves() { # RUN_FOLDER: step, bytes, seconds, seconds of stall of each
   sed -nE 's/.*"type":"save","step":([0-9]+),"bytes":([0-9.e+]+),"seconds":([^,]+),"stalled_seconds":([^,]+),.*/\1 \2 \3 \4/p' "$1/metrics.jsonl"
@@ -100,8 +101,9 @@ for ranks in ${RANKS:-1 $([ "$most" -gt 1 ] && echo 2)}; do
   judge "$ranks: going on from it" several "$ranks" run.folder=beside train.duration=33steps checkpoint.every=none
   loaded=$(sed -nE 's/.*"type":"start".*"load_seconds":([^,]+),.*/\1/p' beside/metrics.jsonl | tail -n 1)
   rm -rf short
-  judge "$ranks: a step shorter than the copy" several "$ranks" run.folder=short checkpoint.async=true train.duration=8steps checkpoint.every=4steps \
-    train.global_batch_size=$((4 * ranks))sequences
+  each_step=4
+  judge "$ranks: a step shorter than the copy" several "$ranks" run.folder=short checkpoint.async=true train.duration=8steps checkpoint.every=4steps
+  each_step=32
   to_host=$(timeout 90 "$hpctrain" check device.kind=cuda --slow=1 2> /dev/null | grep '^rate   GPU to host' | rate_of)
   judge "$ranks: ... stall" stalls_no_longer short "$ranks" "${to_host:-0}"
   judge "$ranks: rate of a load" as_fast "a load" "$(awk -v n="$(stat -c %s "$file")" -v s="${loaded:-0}" 'BEGIN { print (s > 0 ? n / s : 0) }')" "$read" 0.8

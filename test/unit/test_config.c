@@ -233,6 +233,7 @@ TEST(values_that_are_not_meant_are_refused) {
       {"memory.recompute=atuo", "did you mean 'auto'?"},
       {"memory.recompute=auto:60", "'memory.recompute' wants bytes behind 'auto'"},
       {"memory.recompute=auto: 60Gi", "such as 60GiB or 64GB, or fit"},
+      {"memory.recompute=auto: 9.9e20GiB", "such as 60GiB or 64GB, or fit"},
       {"memory.recompute=auto: -1GiB", "'memory.recompute' wants bytes behind 'auto'"},
       {"memory.recompute=auto: 0.1B", "'memory.recompute' wants bytes behind 'auto'"},
       {"memory.recompute=cheap: 60GiB", "'memory.recompute' has nothing behind 'cheap'"},
