@@ -49,13 +49,16 @@ static const char *pattern_of(Arena *arena, const char *prefix) {
   return pattern;
 }
 
+/* The texts of a set, as glob(3) gives them. */
+static int list_texts(const DataSet *set, glob_t *found) { return glob(set->path.text, GLOB_ERR | GLOB_TILDE, NULL, found); }
+
 /* Whether all was there. */
 static bool make(const Maker *m, const DataSet *set, const char *prefix, bool look, int *shards) {
   glob_t found;
   TokenizeOptions o = m->options;
   o.out = prefix;
   o.look = look;
-  int rc = glob(set->path.text, GLOB_ERR | GLOB_TILDE, NULL, &found);
+  int rc = list_texts(set, &found);
   if (rc)
     config_fail_at(m->config, set->path.place, "check data.train and data.val", "%s: %s", set->path.text,
                    rc == GLOB_NOMATCH ? "no such file" : "its folder cannot be read");
@@ -195,7 +198,7 @@ static bool sees_set(const DataSets *sets) {
   glob_t found;
   for (int i = 0; i < sets->n; i++) {
     if (!config_is_json(sets->at[i].path.text)) continue;
-    all &= !glob(sets->at[i].path.text, GLOB_ERR | GLOB_TILDE, NULL, &found);
+    all &= !list_texts(&sets->at[i], &found);
     globfree(&found);
   }
   return all;

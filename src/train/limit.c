@@ -27,14 +27,12 @@ void limit_open(Run *run) {
   Why why;
   run->ends = INFINITY;
   if (asked.unit == UNIT_SECONDS) run->ends = start_time() + asked.value;
-  if (asked.unit == UNIT_AUTO && !try_comm_job_end(&run->ends, &why)) {
+  bool known = asked.unit != UNIT_AUTO || try_comm_job_end(&run->ends, &why);
+  if (known && asked.unit == UNIT_AUTO && run->ends <= clock_wall()) /* as in the shell of an allocation that has ended */
+    known = why_not(&why, "it was over before the run began, says Slurm");
+  if (!known) {
     run->ends = INFINITY;
     lines_warn(run->lines, 0, "train.time_limit: auto does not learn when this job ends: %s", why.text);
-  }
-  if (asked.unit == UNIT_AUTO && run->ends <= clock_wall()) { /* as in the shell of an allocation that has ended */
-    run->ends = INFINITY;
-    lines_warn(run->lines, 0,
-               "train.time_limit: auto does not learn when this job ends: it was over before the run began, says Slurm");
   }
   if (unlink(run->folder->requeue) && errno != ENOENT) lines_warn(run->lines, 0, "%s: %s", run->folder->requeue, strerror(errno));
 }

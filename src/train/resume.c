@@ -77,13 +77,6 @@ static void warn_damaged(Run *run, Text *text) {
   text_close(text);
 }
 
-static const Config *config_of(const Run *run, const Ckpt *ckpt) {
-  const char *text = ckpt_text(ckpt, run->arena, "config"), *name = arena_printf(run->arena, "%s: /run/config", ckpt_folder(ckpt));
-  if (!text) fail(FAIL_INPUT, "%s is not there\nhelp: resume from a checkpoint that hpctrain train has saved", name);
-  char *words[] = {(char *)name, NULL};
-  return config_parse(run->arena, name, text, 1, words);
-}
-
 static Ckpt *find(Run *run) {
   Text warnings = {0};
   const char *folder = run->source = resume_folder(run), *asked = run->config->checkpoint.resume;
@@ -163,6 +156,13 @@ static bool is_told_by_meaning(const char *key) {
   for (size_t i = 0; i < sizeof keys / sizeof *keys; i++)
     if (!strcmp(key, keys[i])) return true;
   return !strncmp(key, "model.", strlen("model."));
+}
+
+static const Config *config_of(const Run *run, const Ckpt *ckpt) {
+  const char *text = ckpt_text(ckpt, run->arena, "config"), *name = arena_printf(run->arena, "%s: /run/config", ckpt_folder(ckpt));
+  if (!text) fail(FAIL_INPUT, "%s is not there\nhelp: resume from a checkpoint that hpctrain train has saved", name);
+  char *words[] = {(char *)name, NULL};
+  return config_parse(run->arena, name, text, 1, words);
 }
 
 /* What can be told before there are data; was: the checkpoint's configuration. */

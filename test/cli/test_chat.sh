@@ -112,11 +112,13 @@ test_plan_and_bench_take_what_the_run_has_made_and_leave_nothing() {
     cat large.jsonl large.jsonl > twice
     mv twice large.jsonl
   done
+  local status=0
   "$hpctrain" plan t.yaml ${lines/chat.jsonl/large.jsonl} > out 2> err &
   eventually eval 'ls tmp/*/*.tmp > names 2> /dev/null'
   kill -TERM $!
-  wait $! || true
-  local status=0
+  wait $! || status=$?
+  expect_equal "$status" 143
+  status=0
   TMPDIR=$PWD "$hpctrain" t.yaml $plain ${lines/chat.jsonl/large.jsonl} run.folder=c > out 2> err &
   eventually eval 'ls c/data/*.tmp > names 2> /dev/null'
   kill -INT $! # which a shell's background ignores

@@ -7,8 +7,8 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <unistd.h>
 
+#include "src/base/file.h"
 #include "src/base/rng.h"
 #include "src/base/text.h"
 #include "src/config/table.h"
@@ -36,13 +36,13 @@ static Config *load_text(Arena *arena, const char *text) { return load_words(are
 
 /* A file of good with these words, without what has no use beside the rest. */
 static Config *load_usable(Arena *arena, const char *words, const char **left_out) {
-  char path[] = "/tmp/usable-XXXXXX.yaml", *argv[32] = {"test", path}, *copy = arena_strdup(arena, words), *rest;
-  int argc = 2, fd = mkstemps(path, 5);
-  EXPECT(fd >= 0 && write(fd, good, strlen(good)) == (ssize_t)strlen(good) && close(fd) == 0);
+  const char *path = check_path("usable.yaml");
+  char *argv[32] = {"test", (char *)path}, *copy = arena_strdup(arena, words), *rest;
+  int argc = 2;
+  Why why;
+  EXPECT(try_file_write(path, good, strlen(good), &why));
   for (char *word = strtok_r(copy, " ", &rest); word && argc < 32; word = strtok_r(NULL, " ", &rest)) argv[argc++] = word;
-  Config *c = config_load_usable(arena, argc, argv, 1, left_out);
-  EXPECT(unlink(path) == 0);
-  return c;
+  return config_load_usable(arena, argc, argv, 1, left_out);
 }
 
 TEST(what_has_no_use_can_be_left_out) {
