@@ -101,8 +101,8 @@ for ranks in ${RANKS:-1 $([ "$most" -gt 1 ] && echo 2)}; do
   judge "$ranks: going on from it" several "$ranks" run.folder=beside train.duration=33steps checkpoint.every=none
   loaded=$(sed -nE 's/.*"type":"start".*"load_seconds":([^,]+),.*/\1/p' beside/metrics.jsonl | tail -n 1)
   rm -rf short
-  each_step=4
-  judge "$ranks: a step shorter than the copy" several "$ranks" run.folder=short checkpoint.async=true train.duration=8steps checkpoint.every=4steps
+  each_step=4 # as many of such steps between two saves as one is written in: the next one is not to wait for its file
+  judge "$ranks: a step shorter than the copy" several "$ranks" run.folder=short checkpoint.async=true train.duration=160steps checkpoint.every=80steps
   each_step=32
   to_host=$(timeout 90 "$hpctrain" check device.kind=cuda --slow=1 2> /dev/null | grep '^rate   GPU to host' | rate_of)
   judge "$ranks: ... stall" stalls_no_longer short "$ranks" "${to_host:-0}"
