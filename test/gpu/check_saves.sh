@@ -91,7 +91,8 @@ for ranks in ${RANKS:-1 $([ "$most" -gt 1 ] && echo 2)}; do
   judge "$ranks: ... stall" stalls beside 0.1
   judge "$ranks: ... tokens a second while it writes" keeps_pace beside 0.99
   file=$(ls -d beside/checkpoints/step-*/model.h5)
-  blocks=$(($(stat -c %s "$file") >> 23))
+  bytes=$(stat -c %s "$file")
+  blocks=$((bytes >> 23))
   written=$(dd if=/dev/zero of=filled bs=8M count=$blocks conv=fsync 2>&1 | rate_of)
   rm -f filled
   judge "$ranks: rate of a save" as_fast "a save" "$(saves beside | awk 'END { print $2 / $3 }')" "$written" 0.8
@@ -100,12 +101,12 @@ for ranks in ${RANKS:-1 $([ "$most" -gt 1 ] && echo 2)}; do
   forget "$file"
   judge "$ranks: going on from it" several "$ranks" run.folder=beside train.duration=33steps checkpoint.every=none
   loaded=$(sed -nE 's/.*"type":"start".*"load_seconds":([^,]+),.*/\1/p' beside/metrics.jsonl | tail -n 1)
-  rm -rf short
+  rm -rf short beside/checkpoints
   each_step=4 # as many of such steps between two saves as one is written in: the next one is not to wait for its file
   judge "$ranks: a step shorter than the copy" several "$ranks" run.folder=short checkpoint.async=true train.duration=160steps checkpoint.every=80steps
   each_step=32
   to_host=$(timeout 90 "$hpctrain" check device.kind=cuda --slow=1 2> /dev/null | grep '^rate   GPU to host' | rate_of)
   judge "$ranks: ... stall" stalls_no_longer short "$ranks" "${to_host:-0}"
-  judge "$ranks: rate of a load" as_fast "a load" "$(awk -v n="$(stat -c %s "$file")" -v s="${loaded:-0}" 'BEGIN { print (s > 0 ? n / s : 0) }')" "$read" 0.8
+  judge "$ranks: rate of a load" as_fast "a load" "$(awk -v n="$bytes" -v s="${loaded:-0}" 'BEGIN { print (s > 0 ? n / s : 0) }')" "$read" 0.8
 done
 exit $failed
