@@ -5,10 +5,10 @@
 #include <fcntl.h>
 #include <limits.h>
 #include <signal.h>
-#include <spawn.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/prctl.h>
 #include <sys/wait.h>
 #include <time.h>
 #include <unistd.h>
@@ -18,6 +18,40 @@
 #include "src/dev/back.h"
 
 extern char **environ;
+
+/* What a child of vfork begins with: it has its parent's memory, and its parent sleeps until the child has become the compiler. */
+typedef struct Start {
+  char *const *argv;
+  char *const *env;
+  const char *folder, *log;
+  int error; /* errno of what the child could not do */
+} Start;
+
+static bool open_as(int fd, const char *path, int flags) {
+  int at = open(path, flags, 0600);
+  return at == fd || (at >= 0 && dup2(at, fd) == fd && !close(at));
+}
+
+/* SIGUSR1 asks a run to end; launchers and Slurm send it to every process of a step.  Compilers ignore it, which posix_spawn has no
+ * word for: a shell around one may unblock what is blocked, but leaves ignored what it was started with.  What the job was started
+ * with (nohup) stays ignored, too; no handler of ours may run here. */
+static bool signals_pass(void) {
+  sigset_t none;
+  struct sigaction now;
+  for (int i = 1; i < NSIG; i++) {
+    bool usual = i == SIGCHLD || i == SIGPIPE || (!sigaction(i, NULL, &now) && now.sa_handler != SIG_IGN);
+    if (usual) signal(i, SIG_DFL);
+  }
+  return signal(SIGUSR1, SIG_IGN) != SIG_ERR && !sigemptyset(&none) && !sigprocmask(SIG_SETMASK, &none, NULL);
+}
+
+static _Noreturn void child_begin(Start *start) {
+  if (signals_pass() && !prctl(PR_SET_PDEATHSIG, SIGTERM) && !chdir(start->folder) && open_as(0, "/dev/null", O_RDONLY) &&
+      open_as(1, start->log, O_WRONLY | O_CREAT | O_TRUNC) && dup2(1, 2) == 2)
+    execve(start->argv[0], start->argv, start->env);
+  start->error = errno;
+  _exit(127);
+}
 
 pid_t process_start(char *const *argv, const char *folder, const char *log, Why *why) {
   int nenv = 0;
@@ -31,25 +65,17 @@ pid_t process_start(char *const *argv, const char *folder, const char *log, Why 
   env[kept++] = tmpdir;
   env[kept++] = "LC_ALL=C"; /* its words are read below */
   env[kept] = NULL;
-  posix_spawn_file_actions_t files;
-  posix_spawnattr_t attr;
-  sigset_t passed, all;
-  sigemptyset(&passed);
-  sigaddset(&passed, SIGUSR1); /* whose asking a run to end asks its whole process group, as launchers do, not its compilers */
+  Start start = {argv, (char *const *)env, folder, log, 0};
+  sigset_t all, before;
   sigfillset(&all);
-  CHECK(!posix_spawn_file_actions_init(&files) && !posix_spawnattr_init(&attr));
-  CHECK(!posix_spawnattr_setflags(&attr, POSIX_SPAWN_SETSIGMASK | POSIX_SPAWN_SETSIGDEF));
-  CHECK(!posix_spawnattr_setsigmask(&attr, &passed) && !posix_spawnattr_setsigdefault(&attr, &all));
-  CHECK(!posix_spawn_file_actions_addchdir_np(&files, folder));
-  CHECK(!posix_spawn_file_actions_addopen(&files, 0, "/dev/null", O_RDONLY, 0));
-  CHECK(!posix_spawn_file_actions_addopen(&files, 1, log, O_WRONLY | O_CREAT | O_TRUNC, 0600));
-  CHECK(!posix_spawn_file_actions_adddup2(&files, 1, 2));
-  pid_t pid;
-  int error = posix_spawn(&pid, argv[0], &files, &attr, argv, (char *const *)env);
-  posix_spawn_file_actions_destroy(&files);
-  posix_spawnattr_destroy(&attr);
+  CHECK(!pthread_sigmask(SIG_SETMASK, &all, &before));
+  pid_t pid = vfork(); /* fork would copy the page tables of all that a rank holds */
+  if (!pid) child_begin(&start);
+  int error = pid < 0 ? errno : start.error;
+  CHECK(!pthread_sigmask(SIG_SETMASK, &before, NULL));
   free(env);
   if (!error) return pid;
+  if (pid > 0) waitpid(pid, NULL, 0);
   why_not(why, "cannot start the compiler %s: %s\nhelp: name another with cpu.compiler", argv[0], strerror(error));
   return -1;
 }
