@@ -38,7 +38,7 @@ static _Noreturn void batch_fail(const Config *c, int64_t sequences, int64_t ran
   const char *near = other ? arena_printf(arena, ", or %lld rank%s", (long long)other, other == 1 ? "" : "s") : "";
   const char *help = arena_printf(arena, "%s%lld sequences%s", lower, (long long)(less + unit), near);
   const char *split =
-      micro ? arena_printf(arena, "(%lld ranks x %lld) = %.2f passes", (long long)ranks, (long long)micro,
+      micro ? arena_printf(arena, "(%lld rank%s x %lld) = %.2f passes", (long long)ranks, ranks == 1 ? "" : "s", (long long)micro,
                            (double)sequences / (double)unit)
             : arena_printf(arena, "%lld ranks = %.2f sequences a rank", (long long)ranks, (double)sequences / (double)unit);
   config_fail(c, "train.global_batch_size", help, "global_batch_size does not split: %lld sequences / %s", (long long)sequences,

@@ -231,15 +231,21 @@ static bool has_json(const DataSets *sets) {
 /* How conversations are written and what of them counts is never guessed; token files of them have it settled. */
 static void check_chat(Config *c, Problems *p) {
   static const char *const settle[] = {"data.chat_template", "data.train_on_inputs"};
+  static const char *const open[] = {"how conversations are written for the model is not said",
+                                     "what counts of conversations is not said"};
   bool chat = known(c, "data.format") && c->data.format == DATA_CHAT;
   bool json = has_json(&c->data.train) || (known(c, "data.val") && has_json(&c->data.val));
+  if (known(c, "data.format") && !chat && json)
+    tell(c, p, has_json(&c->data.train) ? "data.train" : "data.val", NULL,
+         "data.format: chat, where they are conversations; of texts hpctrain tokenize makes token files",
+         "JSON lines are no token files");
   for (int i = 0; i < 2; i++) {
     check_unused(c, p, settle[i], chat && json,
                  chat ? "token files have it settled; it is for *.jsonl and *.ndjson" : "it is for data.format: chat");
     if (chat && json && unset(c, settle[i]))
       tell(c, p, "data.format", arena_printf(p->arena, "needs '%s'", settle[i]),
            i ? "train_on_inputs: false, where only answers count" : "that of the model; hpctrain tokenize --chat list names all",
-           "conversations without what settles them");
+           open[i]);
   }
   check_unused(c, p, "data.too_long", chat, "it is for data.format: chat");
   check_unused(c, p, "data.document_end", !chat, "conversations say themselves where they end");

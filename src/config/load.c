@@ -45,16 +45,26 @@ static const Key *key_near(const char *section, const char *name) {
   return !nearest ? NULL : section ? key_find(section, nearest) : key_anywhere(nearest);
 }
 
-/* What to say beside an unknown key; section may be unknown too. */
-static const char *label_for(Arena *arena, const char *section, const char *name) {
+/* What an unknown name may stand for, and what to say beside it. */
+typedef struct Guess {
+  const Section *section;
+  const Key *key;
+  const char *label;
+} Guess;
+
+/* section may be unknown, too. */
+static Guess guess_key(Arena *arena, const char *section, const char *name) {
   char path[80];
   const Key *key = key_elsewhere(section, name);
-  if (key) return arena_printf(arena, "called '%s' here", key->name);
-  if ((key = key_anywhere(name))) return arena_printf(arena, "belongs in '%s'", *key->section ? key->section : "the first line");
-  if ((key = key_elsewhere(NULL, name))) return arena_printf(arena, "called '%s' here", key_path(key, path));
-  if ((key = key_near(section, name))) return arena_printf(arena, "did you mean '%s'?", key->name);
-  if ((key = key_near(NULL, name))) return arena_printf(arena, "did you mean '%s'?", key_path(key, path));
-  return arena_printf(arena, "hpctrain help %s lists the keys", section);
+  if (key) return (Guess){.key = key, .label = arena_printf(arena, "called '%s' here", key->name)};
+  if ((key = key_anywhere(name)))
+    return (Guess){.key = key, .label = arena_printf(arena, "belongs in '%s'", *key->section ? key->section : "the first line")};
+  if ((key = key_elsewhere(NULL, name)))
+    return (Guess){.key = key, .label = arena_printf(arena, "called '%s' here", key_path(key, path))};
+  if ((key = key_near(section, name))) return (Guess){.key = key, .label = arena_printf(arena, "did you mean '%s'?", key->name)};
+  if ((key = key_near(NULL, name)))
+    return (Guess){.key = key, .label = arena_printf(arena, "did you mean '%s'?", key_path(key, path))};
+  return (Guess){.label = arena_printf(arena, "hpctrain help %s lists the keys", section)};
 }
 
 static const Section *section_find(const char *name) {
@@ -63,24 +73,29 @@ static const Section *section_find(const char *name) {
   return NULL;
 }
 
-static const char *section_label(Arena *arena, const char *name) {
+static const char *all_sections(Arena *arena) {
+  Text all = {0};
+  for (int i = 0; i < nsections; i++) text_printf(&all, "%s%s", i ? " " : "sections: ", sections[i].name);
+  const char *label = arena_strdup(arena, all.at);
+  text_close(&all);
+  return label;
+}
+
+static Guess guess_section(Arena *arena, const char *name) {
   const char *names[32];
   CHECK(nsections <= 32);
   char path[80];
   for (int i = 0; i < nsections; i++)
-    if (names_hold(sections[i].elsewhere, name)) return arena_printf(arena, "called '%s' here", sections[i].name);
+    if (names_hold(sections[i].elsewhere, name))
+      return (Guess){&sections[i], NULL, arena_printf(arena, "called '%s' here", sections[i].name)};
   const Key *key = key_anywhere(name);
-  if (key) return arena_printf(arena, "belongs in '%s'", key->section);
-  if ((key = key_elsewhere(NULL, name))) return arena_printf(arena, "called '%s' here", key_path(key, path));
+  if (key) return (Guess){NULL, key, arena_printf(arena, "belongs in '%s'", key->section)};
+  if ((key = key_elsewhere(NULL, name))) return (Guess){NULL, key, arena_printf(arena, "called '%s' here", key_path(key, path))};
   for (int i = 0; i < nsections; i++) names[i] = sections[i].name;
   const char *nearest = config_nearest(name, names, nsections);
-  if (nearest) return arena_printf(arena, "did you mean '%s'?", nearest);
-  if ((key = key_near(NULL, name))) return arena_printf(arena, "did you mean '%s'?", key_path(key, path));
-  Text all = {0};
-  for (int i = 0; i < nsections; i++) text_printf(&all, "%s%s", i ? " " : "sections: ", names[i]);
-  const char *label = arena_strdup(arena, all.at);
-  text_close(&all);
-  return label;
+  if (nearest) return (Guess){section_find(nearest), NULL, arena_printf(arena, "did you mean '%s'?", nearest)};
+  if ((key = key_near(NULL, name))) return (Guess){NULL, key, arena_printf(arena, "did you mean '%s'?", key_path(key, path))};
+  return (Guess){.label = all_sections(arena)};
 }
 
 /* ---- the file ---- */
@@ -92,6 +107,12 @@ static void origin_set(Loader *l, const Key *key, Source source, Place place) {
   l->c->origin->place[key - keys] = place;
 }
 
+/* A name that is not in the table: told, and what it stands for is not told of as missing, too. */
+static void tell_unknown(Loader *l, Place place, Guess guess, const char *what) {
+  problem_add(l->problems, place, guess.label, "%s", what);
+  if (guess.key && key_source(l->c, guess.key) == SOURCE_UNSET) origin_set(l, guess.key, SOURCE_FAULTY, place);
+}
+
 static void tell_fault(Loader *l, const Key *key, const Fault *fault, Place place) {
   char path[80];
   problem_add(l->problems, place, fault->label, "'%s' %s", key_path(key, path), fault->what);
@@ -100,8 +121,8 @@ static void tell_fault(Loader *l, const Key *key, const Fault *fault, Place plac
 static void read_key(Loader *l, const char *section, const Node *name, const Node *value) {
   const Key *key = key_find(section, name->text);
   if (!key) {
-    problem_add(l->problems, name->place, label_for(arena_of(l), section, name->text), "unknown key '%s.%.60s'", section,
-                name->text);
+    tell_unknown(l, name->place, guess_key(arena_of(l), section, name->text),
+                 arena_printf(arena_of(l), "unknown key '%s.%.60s'", section, name->text));
     return;
   }
   if (is_idle(l, key)) return;
@@ -113,12 +134,19 @@ static void read_key(Loader *l, const char *section, const Node *name, const Nod
 }
 
 static void read_section(Loader *l, const Node *name, const Node *value) {
+  const Section *section = section_find(name->text);
   if (key_find("", name->text)) {
     read_key(l, "", name, value);
-  } else if (!section_find(name->text)) {
-    problem_add(l->problems, name->place, section_label(arena_of(l), name->text), "unknown section '%.60s'", name->text);
-  } else if (value->kind == NODE_MAP) {
-    for (int i = 0; i < value->items.n; i++) read_key(l, name->text, value->items.at[i].key, value->items.at[i].value);
+    return;
+  }
+  if (!section) {
+    Guess guess = guess_section(arena_of(l), name->text);
+    tell_unknown(l, name->place, guess, arena_printf(arena_of(l), "unknown section '%.60s'", name->text));
+    section = guess.section; /* whose keys these are taken for */
+  }
+  if (!section) return;
+  if (value->kind == NODE_MAP) {
+    for (int i = 0; i < value->items.n; i++) read_key(l, section->name, value->items.at[i].key, value->items.at[i].value);
   } else if (value->kind != NODE_TEXT || *value->text) { /* a section may be empty */
     problem_add(l->problems, value->place, NULL, "'%s' is a section of keys", name->text);
   }
@@ -146,12 +174,13 @@ static void read_override(Loader *l, int argument, const char *word) {
   const Key *key = key_find_path(path);
   if (!key && (!dot || !section_find(arena_strndup(arena_of(l), path, (size_t)(dot - path))))) {
     const char *section = dot ? arena_strndup(arena_of(l), path, (size_t)(dot - path)) : path;
-    problem_add(l->problems, at, section_label(arena_of(l), section), "unknown %s '%.60s'", dot ? "section" : "key", section);
+    tell_unknown(l, at, guess_section(arena_of(l), section),
+                 arena_printf(arena_of(l), "unknown %s '%.60s'", dot ? "section" : "key", section));
     return;
   }
   if (!key) {
     const char *section = arena_strndup(arena_of(l), path, (size_t)(dot - path));
-    problem_add(l->problems, at, label_for(arena_of(l), section, dot + 1), "unknown key '%.60s'", path);
+    tell_unknown(l, at, guess_key(arena_of(l), section, dot + 1), arena_printf(arena_of(l), "unknown key '%.60s'", path));
     return;
   }
   if (is_idle(l, key)) return;
@@ -175,6 +204,19 @@ static void read_arguments(Loader *l, int argc, char **argv) {
     if (strchr(argv[i], '=')) read_override(l, i, argv[i]);
 }
 
+/* Beside a word that is nothing: an option as other programs have them, a value with blanks, or what there may be. */
+static const char *label_of_word(Arena *arena, int i, char **argv) {
+  const char *word = argv[i] + strspn(argv[i], "-");
+  const char *name = arena_strndup(arena, word, strcspn(word, "="));
+  const Key *key = key_find_path(name);
+  char path[80];
+  if (!key) key = key_anywhere(name);
+  if (!key) key = key_elsewhere(NULL, name);
+  if (word > argv[i] && key) return arena_printf(arena, "keys have no dashes: %s=VALUE", key_path(key, path));
+  if (i > 1 && strchr(argv[i - 1], '=')) return "if it belongs to the word before it: quotes around both, or no blank between";
+  return "neither a run file (NAME.yaml) nor section.key=value";
+}
+
 /* The run file among the words, or NULL; words that are nothing are told. */
 static const char *find_run_file(Problems *p, int argc, char **argv) {
   const char *file = NULL;
@@ -186,7 +228,7 @@ static const char *find_run_file(Problems *p, int argc, char **argv) {
     } else if (is_run_file(argv[i])) {
       problem_add(p, place, NULL, "a run takes one run file");
     } else {
-      problem_add(p, place, "neither a run file (NAME.yaml) nor section.key=value", "'%.60s' has no meaning", argv[i]);
+      problem_add(p, place, label_of_word(p->arena, i, argv), "'%.60s' has no meaning", argv[i]);
     }
   }
   return file;
@@ -239,8 +281,9 @@ static const char *read_file(Arena *arena, const char *path) {
     fail(FAIL_INPUT, "run file %s has %lld bytes; at most %d are read\nhelp: hpctrain config --new > NAME.yaml starts one", path,
          (long long)info.st_size, RUN_FILE_MOST);
   char *text = file_read(path, &n);
-  if (!text)
+  if (!text && errno == ENOENT)
     fail(FAIL_INPUT, "cannot read run file %s: %s\nhelp: hpctrain config --new > %s starts one", path, strerror(errno), path);
+  if (!text) fail(FAIL_INPUT, "cannot read run file %s: %s", path, strerror(errno));
   if (strlen(text) != n) fail(FAIL_INPUT, "not a text: %s has a NUL byte at offset %zu", path, strlen(text));
   const char *copy = arena_strdup(arena, text);
   free(text);

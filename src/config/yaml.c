@@ -33,11 +33,27 @@ static Place place_of(const Reader *r, const yaml_event_t *event) {
   return place;
 }
 
+static bool is_tab(const Reader *r, const yaml_mark_t *mark) {
+  const char *at = r->base.argument ? "" : r->problems->text;
+  for (size_t line = 0; *at && line < mark->line; at++) line += *at == '\n';
+  return strspn(at, " ") == mark->column && at[mark->column] == '\t';
+}
+
+/* What libyaml's words leave open, or NULL. */
+static const char *syntax_label(const Reader *r) {
+  const yaml_parser_t *p = &r->parser;
+  if (p->context && strstr(p->context, "alias")) return quotes;
+  if (is_tab(r, &p->problem_mark)) return "a tab: lines are indented by blanks alone";
+  if (!p->context || r->base.argument || p->context_mark.line == p->problem_mark.line) return NULL;
+  return arena_printf(r->problems->arena, "what begins on line %d has no end, or is indented otherwise",
+                      (int)p->context_mark.line + 1);
+}
+
 static void told_syntax(Reader *r) {
   const yaml_parser_t *p = &r->parser;
   bool marked = p->error == YAML_SCANNER_ERROR || p->error == YAML_PARSER_ERROR;
   Place place = marked || r->base.argument ? place_at(r, &p->problem_mark) : (Place){.line = 0};
-  const char *label = p->context && strstr(p->context, "alias") ? quotes : NULL;
+  const char *label = syntax_label(r);
   const char *problem = p->problem ? p->problem : "out of memory";
   if (!marked && p->error == YAML_READER_ERROR) {
     problem_add(r->problems, (Place){.line = 0}, NULL, "not text: libyaml says '%s' at byte %zu", problem, p->problem_offset);

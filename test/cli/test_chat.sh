@@ -253,7 +253,7 @@ test_what_is_long_or_counts_is_as_asked() {
 test_what_does_not_fit_is_told() {
   write_chat
   fails 2 1 ${lines% *}
-  expect_err '^error: conversations without what settles them$'
+  expect_err '^error: what counts of conversations is not said$'
   expect_err "needs 'data.train_on_inputs'"
   fails 2 1 data.train=chat.jsonl data.format=chat data.train_on_inputs=true
   expect_err "needs 'data.chat_template'"
@@ -272,7 +272,7 @@ test_what_does_not_fit_is_told() {
   expect_run 2 "$hpctrain" from.yaml $lines model.from=model
   expect_err '^error: conversations are text, .* into tokens; model\.from: its .* has 1024 ids, but the model.s vocabulary 320$'
   fails 2 1 data.train=chat.jsonl
-  expect_err '^error: chat\.jsonl is text, no token file$'
+  expect_err '^error: JSON lines are no token files$'
   fails 2 1 data.format=chat
   expect_err '^error: data\.bin: no mark says where a document begins$'
   fails 2 1 data.format=chat data.chat_template=llama2

@@ -89,9 +89,32 @@ test_errors_come_all_at_once_with_status_2() {
   expect_err '^ --> bad.yaml:3:3$'
   expect_err "^  \|   \^\^\^\^\^\^\^\^\^\^\^\^\^ called 'lr' here$"
   expect_err '^error: .train.seq_len. wants a whole number$'
-  expect_err '^error: 6 required keys are missing$'
+  expect_err '^error: 5 required keys are missing$'
   expect_err '^  --> argument 2: cpu.threads=none$'
   expect_equal "$(grep -c ^error: err)" 4
+}
+
+test_what_a_misspelt_name_means_is_not_told_of_as_missing() {
+  "$hpctrain" config --new > good.yaml
+  for change in 's/^train:/trian:/' 's/^  seq_len:/  seqlen:/' 's/^  lr:/  learning_rate:/'; do
+    sed "$change" good.yaml > bad.yaml
+    expect_run 2 "$hpctrain" config bad.yaml
+    expect_equal "$(grep -c ^error: err)" 1
+    expect_err '^error: unknown '
+  done
+  sed '/^  lr:/d' good.yaml > bad.yaml
+  expect_run 2 "$hpctrain" config bad.yaml train.learning_rate=1e-3
+  expect_equal "$(grep -c ^error: err)" 1
+}
+
+test_words_that_other_programs_take_are_told_how_they_are_written_here() {
+  "$hpctrain" config --new > good.yaml
+  expect_run 2 "$hpctrain" config good.yaml --learning-rate 1 --lr 1 --train.seq_len=8
+  expect_err "\^ neither a run file"
+  expect_err "\^ keys have no dashes: train.lr=VALUE$"
+  expect_err "\^ keys have no dashes: train.seq_len=VALUE$"
+  expect_run 2 "$hpctrain" config good.yaml train.duration=5 steps
+  expect_err "\^ if it belongs to the word before it: quotes around both"
 }
 
 test_the_locale_changes_nothing() {

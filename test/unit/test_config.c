@@ -341,7 +341,8 @@ TEST(files_that_say_two_things_are_refused) {
 
 TEST(files_of_another_form_are_refused) {
   expect_bad_file("train: {lr: 3\n", "not YAML: libyaml says 'did not find expected ',' or '}'");
-  expect_bad_file("train:\n\tlr: 3\n", "llama7b.yaml:2:1");
+  expect_bad_file("run:\ntrain: {lr: 3\n", "^ what begins on line 2 has no end");
+  expect_bad_file("train:\n\tlr: 3\n", "llama7b.yaml:2:1\n2 |  lr: 3\n  | ^ a tab: ");
   expect_bad_file("\xff\xfe\x01", "not text: libyaml says");
   expect_bad_file("[1, 2]\n", "a run file is sections of keys");
   expect_bad_file("hello\n", "a run file is sections of keys");
@@ -496,6 +497,8 @@ TEST(combinations_that_cannot_be_meant_are_refused) {
       {shape, "trian.lr=1", "did you mean 'train'?"},
       {shape, "lr=1", "belongs in 'train'"},
       {shape, "train.learning_rate=1", "called 'lr' here"},
+      {shape, "data.train=a.jsonl", "JSON lines are no token files\n  --> argument 1: data.train=a.jsonl\n"},
+      {shape, "data.val=a.ndjson", "JSON lines are no token files\n  --> argument 1: data.val=a.ndjson\n"},
       {shape, "train.lr=x", "  --> argument 1: train.lr=x\n                           ^ such as 0.1 or 3e-4\n"},
   };
   Arena *arena = arena_open();
