@@ -17,6 +17,7 @@
 #include "io/h5.h"
 #include "src/base/file.h"
 #include "src/base/hash.h"
+#include "src/base/thread.h"
 
 /* --- by MPI-IO ------------------------------------------------------------------------------------------------------------ */
 
@@ -206,7 +207,7 @@ static void write_by_threads(Direct *d, int threads) {
   enum { MOST = 16 };
   pthread_t ids[MOST];
   int n = 0;
-  while (n + 1 < threads && n < MOST && n + 1 < d->n && !pthread_create(&ids[n], NULL, write_items, d)) n++;
+  while (n + 1 < threads && n < MOST && n + 1 < d->n && try_thread_start(&ids[n], write_items, d, NULL)) n++;
   write_items(d);
   for (int t = 0; t < n; t++) CHECK(!pthread_join(ids[t], NULL));
 }

@@ -10,6 +10,7 @@
 
 #include "io/ckpt_impl.h"
 #include "src/base/hash.h"
+#include "src/base/thread.h"
 
 enum { PART = 16 << 20, BITE = 1 << 20 }; /* what a thread takes; what it reads and hashes while caches hold it */
 
@@ -73,7 +74,7 @@ static void *work(void *self) {
 static void hash_all(Verify *v, int threads) {
   pthread_t *ids = xmalloc(sizeof *ids * (size_t)(threads > 0 ? threads : 1));
   int n = 0;
-  while (n + 1 < threads && n + 1 < v->n_parts && !pthread_create(&ids[n], NULL, work, v)) n++;
+  while (n + 1 < threads && n + 1 < v->n_parts && try_thread_start(&ids[n], work, v, NULL)) n++;
   work(v);
   for (int t = 0; t < n; t++) CHECK(!pthread_join(ids[t], NULL));
   free(ids);

@@ -21,6 +21,7 @@
 #include "io/json.h"
 #include "src/base/arena.h"
 #include "src/base/text.h"
+#include "src/base/thread.h"
 
 /* Who holds a lock: one line of JSON.  Empty texts where the system does not tell. */
 typedef struct Holder {
@@ -289,15 +290,10 @@ static void *keep_fresh(void *argument) {
 
 static void start_beat(Lock *lock) {
   pthread_condattr_t monotonic;
-  sigset_t all, before;
   CHECK(!pthread_condattr_init(&monotonic) && !pthread_condattr_setclock(&monotonic, CLOCK_MONOTONIC));
   CHECK(!pthread_mutex_init(&lock->mutex, NULL) && !pthread_cond_init(&lock->ended, &monotonic));
   pthread_condattr_destroy(&monotonic);
-  sigfillset(&all); /* signals are the main thread's */
-  pthread_sigmask(SIG_SETMASK, &all, &before);
-  int error = pthread_create(&lock->beat, NULL, keep_fresh, lock);
-  pthread_sigmask(SIG_SETMASK, &before, NULL);
-  if (error) fail(FAIL_MACHINE, "no thread can be started: %s\nhelp: raise the limit on processes (ulimit -u)", strerror(error));
+  thread_start(&lock->beat, keep_fresh, lock);
 }
 
 /* --- public ------------------------------------------------------------------------------------------------------------- */

@@ -6,7 +6,7 @@
 
 #include "src/base/fail.h"
 
-void thread_start(pthread_t *thread, void *(*body)(void *self), void *self) {
+bool try_thread_start(pthread_t *thread, void *(*body)(void *self), void *self, Why *why) {
   static const int faults[] = {SIGBUS, SIGSEGV, SIGFPE, SIGILL};
   sigset_t all, before;
   sigfillset(&all);
@@ -14,5 +14,11 @@ void thread_start(pthread_t *thread, void *(*body)(void *self), void *self) {
   CHECK(pthread_sigmask(SIG_SETMASK, &all, &before) == 0);
   int error = pthread_create(thread, NULL, body, self);
   CHECK(pthread_sigmask(SIG_SETMASK, &before, NULL) == 0);
-  if (error) fail(FAIL_MACHINE, "a thread cannot be started: %s\nhelp: a larger limit of processes (ulimit -u)", strerror(error));
+  return !error || why_not(why, "a thread cannot be started: %s", strerror(error));
+}
+
+void thread_start(pthread_t *thread, void *(*body)(void *self), void *self) {
+  Why why;
+  if (!try_thread_start(thread, body, self, &why))
+    fail(FAIL_MACHINE, "%s\nhelp: a larger limit of processes (ulimit -u)", why.text);
 }

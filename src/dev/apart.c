@@ -12,6 +12,7 @@
 
 #include "src/base/arena.h"
 #include "src/base/clock.h"
+#include "src/base/thread.h"
 #include "src/base/vec.h"
 #include "src/dev/back.h"
 
@@ -104,7 +105,7 @@ static void apart_open(Dev *dev, const DevOptions *options) {
   *a = (Apart){.lock = PTHREAD_MUTEX_INITIALIZER, .more = PTHREAD_COND_INITIALIZER, .less = PTHREAD_COND_INITIALIZER};
   a->end = &a->first;
   dev->own = a;
-  CHECK(pthread_create(&a->thread, NULL, work_all, dev) == 0);
+  thread_start(&a->thread, work_all, dev);
 }
 
 static void apart_close(Dev *dev) {

@@ -6,6 +6,7 @@
 #include <string.h>
 
 #include "src/base/hash.h"
+#include "src/base/thread.h"
 #include "src/exec/private.h"
 #include "src/gen/gen.h"
 
@@ -135,7 +136,7 @@ void code_build(Code *code, Dev *dev, Comm *comm) {
   b->n = deal(code, b->units, code->cuda ? UNITS_CUDA : UNITS_CPU);
   if (code->cuda) text_printf(&b->units[b->n++], "%s", gpu_plain());
   if (code->cuda) text_printf(&b->units[b->n++], "%s", gpu_fill_code());
-  b->threaded = code->cuda && pthread_create(&b->thread, NULL, build_run, b) == 0;
+  b->threaded = code->cuda && try_thread_start(&b->thread, build_run, b, NULL);
   if (!b->threaded) build_run(b);
 }
 

@@ -14,6 +14,8 @@
 
 #include "src/base/arena.h"
 #include "src/base/fail.h"
+#include "src/base/file.h"
+#include "src/base/thread.h"
 
 enum { THREADS = 4, PIECE_BYTES = 16 << 20 };
 
@@ -45,15 +47,8 @@ static bool is_aligned(const FileMove *m) {
 
 /* 0, or errno. */
 static int transfer(int fd, bool write, char *at, size_t nbytes, size_t offset) {
-  while (nbytes) {
-    ssize_t n = write ? pwrite(fd, at, nbytes, (off_t)offset) : pread(fd, at, nbytes, (off_t)offset);
-    if (n < 0 && errno == EINTR) continue;
-    if (n <= 0) return n < 0 ? errno : EIO; /* the file has all its bytes: an end is a fault */
-    at += n;
-    offset += (size_t)n;
-    nbytes -= (size_t)n;
-  }
-  return 0;
+  bool ok = write ? fd_write_at(fd, at, nbytes, (long long)offset) : fd_read_at(fd, at, nbytes, (long long)offset);
+  return ok ? 0 : errno ? errno : EIO; /* the file has all its bytes: an end is a fault */
 }
 
 static void *work(void *self) {
@@ -100,7 +95,7 @@ Files *files_open(const char *folder, size_t nbytes) {
   if (unlink(name)) refuse(f, "its file cannot be unlinked", nbytes, errno);
   int error = nbytes ? posix_fallocate(f->fd, 0, (off_t)nbytes) : 0;
   if (error) refuse(f, "there is no room", nbytes, error);
-  for (int i = 0; i < THREADS; i++) CHECK(pthread_create(&f->threads[i], NULL, work, f) == 0);
+  for (int i = 0; i < THREADS; i++) thread_start(&f->threads[i], work, f);
   return f;
 }
 

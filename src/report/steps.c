@@ -1,12 +1,12 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* The steps' lines: which are due, what they average, the header, time left, and the note that breaks a silence. */
 #include <math.h>
-#include <signal.h>
 #include <stdio.h>
 #include <string.h>
 #include <time.h>
 
 #include "src/base/fail.h"
+#include "src/base/thread.h"
 #include "src/report/human.h"
 #include "src/report/private.h"
 
@@ -142,18 +142,13 @@ static void *heart(void *arg) {
   return NULL;
 }
 
-/* Signals are for the thread that trains. */
 void lines_run(Lines *l, const RunShape *shape) {
   CHECK(!l->ran);
   l->shape = *shape;
   l->running = l->ran = true;
   l->alive_at = l->clock();
   if (l->rank) return;
-  sigset_t all, before;
-  sigfillset(&all);
-  CHECK(!pthread_sigmask(SIG_SETMASK, &all, &before));
-  l->beating = !pthread_create(&l->heart, NULL, heart, l);
-  CHECK(!pthread_sigmask(SIG_SETMASK, &before, NULL));
+  l->beating = try_thread_start(&l->heart, heart, l, NULL); /* a run does without */
 }
 
 void lines_run_end(Lines *l) {

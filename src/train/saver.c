@@ -2,9 +2,9 @@
 #include "src/train/saver.h"
 
 #include <pthread.h>
-#include <string.h>
 
 #include "src/base/clock.h"
+#include "src/base/thread.h"
 
 /* Writing threads of a rank where the device runs by itself and leaves the cores to them. */
 enum { THREADS_MOST = 4 };
@@ -93,11 +93,7 @@ Saver *saver_open(Arena *arena, Comm *comm, Dev *dev, StatesCopy *copy, SaverKee
                .threads = threads < THREADS_MOST ? threads : THREADS_MOST,
                .lock = PTHREAD_MUTEX_INITIALIZER,
                .change = PTHREAD_COND_INITIALIZER};
-  int error = pthread_create(&s->thread, NULL, work, s);
-  if (error) {
-    s->alone = s->tried = true;
-    why_not(&s->result.why, "no thread: %s", strerror(error));
-  }
+  if (!try_thread_start(&s->thread, work, s, &s->result.why)) s->alone = s->tried = true;
   return s;
 }
 

@@ -17,6 +17,7 @@
 #include "io/json_lines.h"
 #include "io/mapped.h"
 #include "io/tokens.h"
+#include "src/base/thread.h"
 #include "src/train/tokenize_shard.h"
 
 enum { CHUNK = 1 << 20, AHEAD = 4 }; /* bytes; chunks a thread that are made and not written */
@@ -208,8 +209,7 @@ ShardMade shard_make(const Shard *shard, const TokenizeOptions *o, TokenizerWork
   CHECK(!pthread_mutex_init(&p.lock, NULL) && !pthread_cond_init(&p.moved, NULL));
   for (int i = 0; i < o->threads; i++) {
     workers[i] = (Worker){.pool = &p, .work = works[i]};
-    int error = pthread_create(&workers[i].thread, NULL, run_worker, &workers[i]);
-    if (error) fail(FAIL_MACHINE, "no thread: %s\nhelp: fewer --threads", strerror(error));
+    thread_start(&workers[i].thread, run_worker, &workers[i]);
   }
   write_chunks(&p, out, &made, progress, self);
   for (int i = 0; i < o->threads; i++) CHECK(!pthread_join(workers[i].thread, NULL));

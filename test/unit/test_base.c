@@ -3,6 +3,9 @@
 #include <fcntl.h>
 #include <float.h>
 #include <math.h>
+#include <pthread.h>
+#include <signal.h>
+#include <stdatomic.h>
 #include <stdint.h>
 #include <stdlib.h>
 #include <string.h>
@@ -18,6 +21,7 @@
 #include "src/base/process.h"
 #include "src/base/rng.h"
 #include "src/base/text.h"
+#include "src/base/thread.h"
 #include "src/base/vec.h"
 #include "test/check.h"
 
@@ -470,4 +474,58 @@ TEST(a_process_has_room_for_itself_and_no_more_than_the_node_has) {
   process_cgroups("memory", count_folder, &folders);
   EXPECT(process_peak() > 0 && node_memory().total >= process_peak());
   EXPECT(node_memory().total <= (int64_t)sysconf(_SC_PHYS_PAGES) * (int64_t)sysconf(_SC_PAGESIZE));
+}
+
+static pthread_t heard_by;
+static atomic_int heard, sent;
+
+static void hear(int number) {
+  (void)number;
+  heard_by = pthread_self();
+  heard++;
+}
+
+/* A system call ends with whatever signal the thread may be given. */
+static void *offer_oneself(void *self) {
+  while (!sent) getppid();
+  getppid();
+  return self;
+}
+
+TEST(signals_of_the_process_are_for_the_thread_that_started_others) {
+  struct sigaction before, ours = {.sa_handler = hear};
+  sigset_t one, kept;
+  pthread_t thread;
+  EXPECT(!sigaction(SIGUSR1, &ours, &before));
+  thread_start(&thread, offer_oneself, NULL);
+  EXPECT(!sigemptyset(&one) && !sigaddset(&one, SIGUSR1) && !pthread_sigmask(SIG_BLOCK, &one, &kept));
+  EXPECT(!sigismember(&kept, SIGUSR1)); /* the start has left it as it was */
+  EXPECT(!kill(getpid(), SIGUSR1));
+  sent = 1;
+  EXPECT(!pthread_join(thread, NULL) && heard == 0);
+  EXPECT(!pthread_sigmask(SIG_SETMASK, &kept, NULL) && heard == 1 && pthread_equal(heard_by, pthread_self()));
+  EXPECT(!sigaction(SIGUSR1, &before, NULL));
+}
+
+static void *do_nothing(void *self) { return self; }
+
+/* As with a limit of processes, which does not hold for root: a stack for which there is no room. */
+static void want_large_stacks(void) {
+  pthread_attr_t attributes;
+  CHECK(!pthread_attr_init(&attributes) && !pthread_attr_setstacksize(&attributes, (size_t)1 << 46));
+  CHECK(!pthread_setattr_default_np(&attributes));
+}
+
+TEST(a_thread_that_cannot_be_is_told_with_what_helps_or_done_without) {
+  EXPECT_FAIL(FAIL_MACHINE, "ulimit -u", {
+    pthread_t thread;
+    want_large_stacks();
+    thread_start(&thread, do_nothing, NULL);
+  });
+  EXPECT_FAIL(FAIL_INPUT, "a thread cannot be started: Resource temporarily unavailable", {
+    pthread_t thread;
+    Why why;
+    want_large_stacks();
+    if (!try_thread_start(&thread, do_nothing, NULL, &why)) fail(FAIL_INPUT, "%s", why.text);
+  });
 }
