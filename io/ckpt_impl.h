@@ -46,6 +46,9 @@ typedef struct CkptManifest {
   int n_entries;
 } CkptManifest;
 
+/* Whether try_ckpt_open finds nothing wrong with a step. */
+bool ckpt_opens(const char *step_folder);
+
 /* Where a dataset's bytes lie in its file, in one piece, once type and shape are found to be the manifest's.  One thread at a
  * time. */
 bool try_ckpt_locate(const Ckpt *c, const CkptEntry *e, int64_t *offset, Why *why);

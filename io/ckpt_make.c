@@ -73,12 +73,7 @@ static bool create_all(const CkptWriter *w, hid_t file, int number) {
 }
 
 /* Where names cannot be exchanged, a step that is saved again is for a moment under its old name alone (take_name). */
-static bool bring_back(const char *name, const char *old) {
-  if (!access(name, F_OK)) return false;
-  Ckpt *ckpt = try_ckpt_open(old, NULL);
-  ckpt_close(ckpt);
-  return ckpt && !rename(old, name);
-}
+static bool bring_back(const char *name, const char *old) { return access(name, F_OK) && ckpt_opens(old) && !rename(old, name); }
 
 void ckpt_clear(const char *folder) {
   DIR *dir = opendir(folder);

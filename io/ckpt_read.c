@@ -78,6 +78,13 @@ void ckpt_close(Ckpt *c) {
   arena_close(c->arena);
 }
 
+bool ckpt_opens(const char *step_folder) {
+  Ckpt *c = try_ckpt_open(step_folder, NULL);
+  bool opens = c != NULL;
+  ckpt_close(c);
+  return opens;
+}
+
 const char *ckpt_folder(const Ckpt *c) { return c->folder; }
 int64_t ckpt_step(const Ckpt *c) { return c->manifest.step; }
 int ckpt_files(const Ckpt *c) { return c->manifest.n_files; }

@@ -185,6 +185,7 @@ bool try_ckpt_write(Comm *comm, const CkptSave *save, Why *why) {
   return ok;
 }
 
+/* No step is opened but the newest: a run keeps hundreds of those that stay for good. */
 bool try_ckpt_prune(const char *folder, int keep, int64_t keep_every, Why *why) {
   Arena *arena = arena_open();
   int n, kept = 0;
@@ -193,13 +194,9 @@ bool try_ckpt_prune(const char *folder, int keep, int64_t keep_every, Why *why) 
   bool ok = true;
   for (int i = n - 1; keep > 0 && ok && i >= 0; i--) {
     const char *name = ckpt_path(arena, within, steps[i], ""), *old = ckpt_path(arena, within, steps[i], ".old");
-    Ckpt *c = try_ckpt_open(name, NULL);
-    bool good = c != NULL;
-    ckpt_close(c);
-    if (kept < keep || (keep_every && steps[i] % keep_every == 0)) {
-      kept += good && kept < keep; /* a damaged one does not push out a good one */
-      continue;
-    }
+    bool newest = kept < keep;
+    if (newest) kept += ckpt_opens(name); /* a damaged one does not push out a good one */
+    if (newest || (keep_every && steps[i] % keep_every == 0)) continue;
     try_tree_remove(old, NULL);
     if (rename(name, old)) ok = why_not(why, "%s: rename: %s", name, strerror(errno));
     ok = ok && try_tree_remove(old, why);

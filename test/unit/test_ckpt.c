@@ -7,6 +7,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/inotify.h>
 #include <sys/mount.h>
 #include <sys/stat.h>
 #include <sys/wait.h>
@@ -277,6 +278,29 @@ TEST(pruning_keeps_the_newest_good_ones_and_the_milestones) {
   const int64_t *steps = ckpt_list(arena, check_folder(), &n);
   EXPECT(n == 4 && steps[0] == 20 && steps[1] == 40 && steps[2] == 50 && steps[3] == 60);
   arena_close(arena);
+}
+
+/* Told of each opening of a step's manifest from here on. */
+static int watch_opens(int64_t step) {
+  int watch = inotify_init1(IN_NONBLOCK | IN_CLOEXEC);
+  char name[64];
+  snprintf(name, sizeof name, "step-%08lld/manifest.json", (long long)step);
+  CHECK(watch >= 0 && inotify_add_watch(watch, check_path(name), IN_OPEN) >= 0);
+  return watch;
+}
+
+static bool was_opened(int watch) {
+  char events[4096];
+  return read(watch, events, sizeof events) > 0;
+}
+
+TEST(pruning_opens_none_of_the_older_milestones) {
+  Why why;
+  for (int64_t step = 10; step <= 40; step += 10) save(step);
+  int older = watch_opens(10), newest = watch_opens(40);
+  EXPECT(try_ckpt_prune(check_folder(), 1, 10, &why));
+  EXPECT(was_opened(newest) && !was_opened(older));
+  CHECK(!close(older) && !close(newest));
 }
 
 /* The most steps at a time, by saving and pruning a run. */
