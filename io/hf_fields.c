@@ -141,6 +141,17 @@ const HfField hf_fields[] = {
     SILENT("_name_or_path", ALL),
     SILENT("_attn_implementation", ALL),
     SILENT("_attn_implementation_autoset", ALL),
+    /* of the files that models were published with: what older classes had, and who wrote them */
+    ONLY("use_mrope", QWEN2, "false"),
+    SILENT("_num_labels", ALL),
+    SILENT("gradient_checkpointing", ALL),
+    SILENT("max_sequence_length", LLAMA),
+    SILENT("n_special", GPT2),
+    SILENT("num_labels", ALL),
+    SILENT("output_past", ALL),
+    SILENT("predict_special_tokens", GPT2),
+    SILENT("unsloth_fixed", ALL),
+    SILENT("unsloth_version", ALL),
     /* of the class that all share: how a model is called, what text it is asked for, what else it is trained to */
     SILENT("bad_words_ids", ALL),
     SILENT("begin_suppress_tokens", ALL),

@@ -31,7 +31,7 @@ static bool take_ends(const HfReader *r, const json_t *ids, HfGeneration *g) {
 static const HfField fields[] = {
     NUMBER("temperature", HF_REAL, temperature, 0, 1e6),
     NUMBER("top_k", HF_INT, top_k, -1, 1 << 30),
-    NUMBER("top_p", HF_REAL, top_p, 1e-9, 1),
+    NUMBER("top_p", HF_REAL, top_p, 0, 1),
     NUMBER("repetition_penalty", HF_REAL, repetition_penalty, 1e-3, 1e3),
     SILENT("do_sample"),
     SILENT("eos_token_id"), /* both are read below */

@@ -103,7 +103,7 @@ static bool take_temperature(Generate *g, const char *value) {
 
 static bool take_top_p(Generate *g, const char *value) {
   double *p = &g->decode.sampling.top_p;
-  return num_parse_double(value, p) && *p > 0 && *p <= 1;
+  return num_parse_double(value, p) && *p >= 0 && *p <= 1;
 }
 
 static const struct {
@@ -114,7 +114,7 @@ static const struct {
                {"--tokens", "N, of each text at most", take_tokens},
                {"--temperature", "T, 0 or more (0: the most likely token)", take_temperature},
                {"--top-k", "K, 0 or more (0: all)", take_top_k},
-               {"--top-p", "P, above 0, at most 1", take_top_p},
+               {"--top-p", "P, 0 (the most likely token) to 1 (all)", take_top_p},
                {"--repetition-penalty", "R, 0.001 to 1000 (1: none)", take_penalty},
                {"--seed", "S, 0 or more", take_seed},
                {"--stop", "TEXT, which is not empty", take_stop},

@@ -7,8 +7,8 @@
 
 /* Probabilities are proportional to exp(logit / temperature); temperature 0: the most likely, whatever the rest.  Of them only the
  * top_k largest may come (0: all; Fan, Lewis and Dauphin, "Hierarchical Neural Story Generation", 2018), and of those the fewest
- * whose share is top_p or more (1: all; Holtzman et al., "The Curious Case of Neural Text Degeneration", 2020).  Of equal ones the
- * lower id counts as larger. */
+ * whose share is top_p or more (1: all, 0: one; Holtzman et al., "The Curious Case of Neural Text Degeneration", 2020).  Of equal
+ * ones the lower id counts as larger. */
 typedef struct Sampling {
   double temperature, top_p;
   int64_t top_k;

@@ -261,7 +261,7 @@ test_what_cannot_be_spoken_is_an_error() {
   expect_run 2 "$hpctrain" generate run --tokens many
   expect_run 2 "$hpctrain" generate run --temperature -1
   expect_run 2 "$hpctrain" generate run --tokens
-  expect_run 2 "$hpctrain" generate run --top-p 0
+  expect_run 2 "$hpctrain" generate run --top-p 1.1
   expect_run 2 "$hpctrain" generate run --stop ''
   expect_run 2 "$hpctrain" generate run --prompts nowhere
   expect_err 'nowhere: No such file'

@@ -144,6 +144,19 @@ TEST(every_field_of_the_librarys_classes_is_known) {
   }
 }
 
+/* Beside those of the classes: of gpt2-large, distilgpt2, gpt2-xl, huggyllama's Llama, Qwen2.5 and unsloth's. */
+TEST(fields_of_published_files_are_known) {
+  static const char *const files[] = {
+      "{" QWEN ",\"use_mrope\":false}",
+      "{" BASE ",\"max_sequence_length\":2048,\"unsloth_fixed\":true,\"unsloth_version\":\"2024.9\",\"num_labels\":2}",
+      "{\"architectures\":[\"GPT2LMHeadModel\"],\"n_embd\":64,\"n_layer\":2,\"n_head\":4,\"vocab_size\":320,\"n_special\":0,"
+      "\"predict_special_tokens\":true,\"output_past\":true,\"_num_labels\":1,\"gradient_checkpointing\":false}"};
+  for (size_t i = 0; i < sizeof files / sizeof *files; i++) {
+    HfConfig c = read_text(files[i]);
+    for (int w = 0; w < c.n_warnings; w++) check_failed(__FILE__, __LINE__, "%s", c.warnings[w]);
+  }
+}
+
 TEST(defaults_are_those_of_each_class) {
   HfConfig m = hf_config_read(arena, golden("mistral-window")),
            old = read_text("{\"model_type\":\"mistral\",\"num_key_value_heads\":2," SIZES "}");

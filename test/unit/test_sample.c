@@ -53,6 +53,7 @@ TEST(top_p_keeps_the_fewest_that_are_enough) {
   expect_times((Sampling){.temperature = 1, .top_p = 0.6}, (int[N]){0, 615, 0, 385, 0}); /* 0.4 + 0.25 */
   expect_times((Sampling){.temperature = 1, .top_p = 0.9}, (int[N]){105, 421, 0, 263, 211});
   expect_times((Sampling){.temperature = 1, .top_p = 1e-9}, (int[N]){0, DRAWS, 0, 0, 0});
+  expect_times((Sampling){.temperature = 1, .top_p = 0}, (int[N]){0, DRAWS, 0, 0, 0});
   /* of the three that top_k leaves, two have 0.65 / 0.85 */
   expect_times((Sampling){.temperature = 1, .top_p = 0.7, .top_k = 3}, (int[N]){0, 615, 0, 385, 0});
 }
