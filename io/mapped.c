@@ -70,7 +70,12 @@ static void note(const char *path, const void *map, size_t nbytes) {
 
 const void *mapped_open(const char *path, int fd, size_t nbytes, Why *why) {
   void *map = mmap(NULL, nbytes, PROT_READ, MAP_SHARED, fd, 0);
-  if (map == MAP_FAILED) return why_not(why, "%s: mmap: %s", path, strerror(errno)), NULL;
+  if (map == MAP_FAILED) {
+    static const char help[] =
+        "\nhelp: fewer and larger files, a larger vm.max_map_count (files that a process may map), or ulimit -v";
+    why_not(why, "%s: mmap: %s%s", path, strerror(errno), errno == ENOMEM ? help : "");
+    return NULL;
+  }
   note(path, map, nbytes);
   return map;
 }

@@ -53,6 +53,9 @@ const char *check_path(const char *name); /* within it; good until the fourth ca
 /* Of this process, so far: what a bound on time is of, since the machine may be busy. */
 double check_cpu_seconds(void);
 
+/* Whether this process can do with a limit on its addresses, or without more of them: a sanitizer's cannot. */
+bool check_has_few_addresses(void);
+
 /* What the macros call. */
 extern void (*check_before)(void);
 extern void (*check_after)(void);

@@ -100,21 +100,12 @@ TEST(halves_small_moments_and_what_is_offloaded_too) {
   expect_same_saves(&o, "apart");
 }
 
-/* Whether this process can do with a limit on its addresses: a sanitizer's cannot. */
-static bool has_few_addresses(void) {
-  size_t n;
-  char *text = file_read("/proc/self/statm", &n);
-  double pages = text ? strtod(text, NULL) : 0;
-  free(text);
-  return pages * 4096 < 0x1p40;
-}
-
 /* No stack for the thread, or no room for the copy. */
 TEST(a_copy_without_memory_is_no_error) {
   EngineOptions o = options();
   Why why = {""};
   struct rlimit all, little = {16 << 20, RLIM_INFINITY};
-  if (!has_few_addresses()) return;
+  if (!check_has_few_addresses()) return;
   SmallRun t = small_run_open("cpu", &o);
   StatesCopy *copy = states_copy_open(t.arena, t.engine, true);
   CHECK(!getrlimit(RLIMIT_AS, &all));

@@ -1,7 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
+#include <malloc.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/mman.h>
 #include <sys/stat.h>
 #include <unistd.h>
 
@@ -349,6 +351,29 @@ TEST(a_crash_leaves_no_ids_with_marks_of_others) {
     int64_t n = 0;
     EXPECT(tokens_made(check_path("m.bin"), &note, 2, &n) == (crash ? TOKENS_NOT_MADE : TOKENS_MADE));
   }
+}
+
+/* As if so many files were open that one more is all that the kernel lets this process map.  What the heap needs it has before. */
+static void leave_one_map(void) {
+  enum { BLOCKS = 16, BLOCK = 64 << 10 };
+  void *blocks[BLOCKS], *last = MAP_FAILED, *map;
+  CHECK(mallopt(M_TRIM_THRESHOLD, 1 << 30) && mallopt(M_MMAP_THRESHOLD, 1 << 30));
+  for (int i = 0; i < BLOCKS; i++) blocks[i] = malloc(BLOCK);
+  for (int i = 0; i < BLOCKS; i++) free(blocks[i]);
+  for (int i = 0; (map = mmap(NULL, 1, i % 2 ? PROT_READ : PROT_NONE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0)) != MAP_FAILED; i++)
+    last = map;
+  CHECK(last != MAP_FAILED && !munmap(last, 1));
+}
+
+TEST(more_files_than_a_process_may_map_are_told_with_what_helps) {
+  const char *patterns[] = {check_path("a.bin"), check_path("b.bin")};
+  write_count("a.bin", 2, 0, 10);
+  write_count("b.bin", 2, 0, 10);
+  if (!check_has_few_addresses()) return;
+  EXPECT_FAIL(FAIL_INPUT, "b.bin: mmap: Cannot allocate memory\nhelp: fewer and larger files, a larger vm.max_map_count", {
+    leave_one_map();
+    tokens_open(patterns, 2, &(TokensAsk){0, 100, "tokens"});
+  });
 }
 
 /* The entropy of equally frequent bytes is the logarithm of their number. */
