@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "src/base/file.h"
 
+#include <dirent.h>
 #include <errno.h>
 #include <fcntl.h>
 #include <ftw.h>
@@ -10,7 +11,10 @@
 #include <stdlib.h>
 #include <string.h>
 #include <sys/stat.h>
+#include <time.h>
 #include <unistd.h>
+
+#include "src/base/clock.h"
 
 bool fd_write_at(int fd, const void *bytes, size_t nbytes, long long offset) {
   const char *at = bytes;
@@ -106,4 +110,26 @@ bool try_tree_remove(const char *path, Why *why) {
   if (nftw(path, remove_one, 16, FTW_DEPTH | FTW_PHYS) && errno != ENOENT)
     return why_not(why, "%s: cannot be removed: %s", path, strerror(errno));
   return true;
+}
+
+static void open_folders_above(const char *path) {
+  char folder[PATH_MAX];
+  for (const char *at = strchr(path + 1, '/'); at; at = strchr(at + 1, '/')) {
+    if ((size_t)(at - path) >= sizeof folder) return;
+    memcpy(folder, path, (size_t)(at - path));
+    folder[at - path] = 0;
+    DIR *dir = opendir(folder);
+    if (dir) closedir(dir);
+  }
+}
+
+bool file_await(const char *path, double seconds, bool (*seen)(void *self), void *self) {
+  static const struct timespec between = {.tv_nsec = 50000000};
+  double end = clock_seconds() + seconds;
+  bool there;
+  while (!(there = seen(self)) && clock_seconds() < end) {
+    nanosleep(&between, NULL);
+    open_folders_above(path);
+  }
+  return there;
 }

@@ -21,6 +21,11 @@ bool try_folder_make(const char *path, Why *why); /* with its parents; an existi
 /* Removes path and all below it, following no link; a path that is not there is fine. */
 bool try_tree_remove(const char *path, Why *why);
 
+/* Looks until seen(self), or for so many seconds: what another node has made in a shared file system may show late.  A client of
+ * NFS may remember for a minute which names a folder has (acdirmax, nfs(5)), but asks again about a folder that is opened: between
+ * two looks those above path are.  Gives what seen said last. */
+bool file_await(const char *path, double seconds, bool (*seen)(void *self), void *self);
+
 /* All of nbytes to fd at offset, through interruptions and short writes; false with errno set. */
 bool fd_write_at(int fd, const void *bytes, size_t nbytes, long long offset);
 /* All of nbytes from offset; false with errno set, errno 0 when the file ends first. */

@@ -5,9 +5,8 @@
 #include <limits.h>
 #include <stdio.h>
 #include <string.h>
-#include <unistd.h>
 
-#include "src/base/clock.h"
+#include "src/base/file.h"
 #include "src/train/data.h"
 #include "src/train/scratch.h"
 #include "src/train/tokenize.h"
@@ -24,7 +23,7 @@ typedef struct Maker {
   int *shards; /* by set, those of data.val behind those of data.train: token files */
 } Maker;
 
-enum { SEEN_WITHIN = 120, LOOK_EVERY = 50000 }; /* seconds; microseconds */
+enum { SEEN_WITHIN = 120 }; /* seconds: twice what a client of NFS goes on listing a folder as it was (file_await) */
 
 static bool has_json(const DataSets *sets) {
   for (int i = 0; i < sets->n; i++)
@@ -104,26 +103,33 @@ static int count_files(const char *pattern) {
   return n;
 }
 
-/* A node's listing of a folder may be older than what other nodes have written there, by a minute on NFS. */
-static void await_files(const char *pattern, int n) {
-  int seen;
-  for (double begin = clock_seconds(); (seen = count_files(pattern)) != n; usleep(LOOK_EVERY))
-    if (clock_seconds() - begin > SEEN_WITHIN)
-      fail(FAIL_MACHINE, "%s: %d files are seen, %d were made\nhelp: run.folder where all nodes see it, and no others of that name",
-           pattern, seen, n);
+/* Of a set, which other ranks may have made. */
+typedef struct Listing {
+  const char *pattern;
+  int made, seen;
+} Listing;
+
+static bool is_whole(void *self) {
+  Listing *l = self;
+  l->seen = count_files(l->pattern);
+  return l->seen == l->made;
 }
 
-static void await_set(const DataSets *sets, const char *const *patterns, const int *shards) {
-  for (int i = 0; i < sets->n; i++)
-    if (config_is_json(sets->at[i].path.text)) await_files(patterns[i], shards[i]);
+static void await_set(const Maker *m, const DataSets *sets, const char *kind, const char *const *patterns, const int *shards) {
+  for (int i = 0; i < sets->n; i++) {
+    Listing l = {.pattern = patterns[i], .made = shards[i]};
+    if (config_is_json(sets->at[i].path.text) && !file_await(prefix_of(m, kind, i), SEEN_WITHIN, is_whole, &l))
+      fail(FAIL_MACHINE, "%s: %d files are seen, %d were made\nhelp: run.folder where all nodes see it, and no others of that name",
+           l.pattern, l.seen, l.made);
+  }
 }
 
 /* Of the run's folder, once all is made. */
 static ChatFiles *see_sets(const Maker *m) {
   const Config *c = m->config;
   ChatFiles *files = name_sets(m);
-  await_set(&c->data.train, files->train, m->shards);
-  await_set(&c->data.val, files->val, m->shards + c->data.train.n);
+  await_set(m, &c->data.train, "train", files->train, m->shards);
+  await_set(m, &c->data.val, "val", files->val, m->shards + c->data.train.n);
   return files;
 }
 

@@ -7,8 +7,11 @@
 #include <signal.h>
 #include <stdatomic.h>
 #include <stdint.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/inotify.h>
+#include <sys/stat.h>
 #include <unistd.h>
 
 #include "src/base/arena.h"
@@ -528,4 +531,32 @@ TEST(a_thread_that_cannot_be_is_told_with_what_helps_or_done_without) {
     want_large_stacks();
     if (!try_thread_start(&thread, do_nothing, NULL, &why)) fail(FAIL_INPUT, "%s", why.text);
   });
+}
+
+/* A look: whether it is there; from the look number `makes` on it is. */
+typedef struct Look {
+  const char *path;
+  int looks, makes;
+} Look;
+
+static bool look_once(void *self) {
+  Look *l = self;
+  if (++l->looks == l->makes) CHECK(!mkdir(l->path, 0777));
+  return !access(l->path, F_OK);
+}
+
+TEST(what_shows_late_is_waited_for_by_opening_the_folders_above) {
+  char within[256], path[300], events[4096];
+  snprintf(within, sizeof within, "%s", check_path("within"));
+  snprintf(path, sizeof path, "%s/late", within);
+  CHECK(!mkdir(within, 0777));
+  int watch = inotify_init1(IN_NONBLOCK | IN_CLOEXEC);
+  CHECK(watch >= 0 && inotify_add_watch(watch, within, IN_OPEN) >= 0);
+  Look never = {.path = path}, third = {.path = path, .makes = 3}, there = {.path = path};
+  EXPECT(!file_await(path, 0.1, look_once, &never) && never.looks > 1);
+  EXPECT(read(watch, events, sizeof events) > 0);
+  EXPECT(file_await(path, 1e9, look_once, &third) && third.looks == 3);
+  EXPECT(read(watch, events, sizeof events) > 0);
+  EXPECT(file_await(path, 0, look_once, &there) && there.looks == 1 && read(watch, events, sizeof events) < 0);
+  CHECK(!close(watch));
 }
