@@ -104,8 +104,10 @@ Ckpt *ckpt_find_newest(Comm *comm, const char *folder, Text *warnings);
 /* The same once c, of that folder, was found to be damaged while it was loaded; closes c. */
 Ckpt *ckpt_find_before_take(Comm *comm, const char *folder, Ckpt *c, const Why *damage, Text *warnings);
 
-/* The committed steps in folder (as above), ascending; *n is 0 where there are none. */
+/* The committed steps in folder (as above), ascending; *n is 0 where there are none.  A folder that cannot be read is an error:
+ * taken for an empty one, a run would begin anew. */
 const int64_t *ckpt_list(Arena *arena, const char *folder, int *n);
+bool try_ckpt_list(Arena *arena, const char *folder, const int64_t **steps, int *n, Why *why);
 
 /* RUN/checkpoints where it is there, else folder itself; and a step's in that: "FOLDER/step-00000010" + end. */
 const char *ckpt_steps_folder(Arena *arena, const char *folder);

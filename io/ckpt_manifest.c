@@ -44,20 +44,32 @@ static int ascending(const void *a, const void *b) {
   return (x > y) - (x < y);
 }
 
-const int64_t *ckpt_list(Arena *arena, const char *folder, int *n) {
-  VEC(int64_t) steps = {0};
-  DIR *dir = opendir(ckpt_steps_folder(arena, folder));
-  if (dir) {
-    const char *end = NULL;
-    for (struct dirent *d; (d = readdir(dir));) {
-      int64_t step = ckpt_parse_name(d->d_name, &end);
-      if (step >= 0 && !*end) vec_push(arena, &steps, step);
-    }
-    closedir(dir);
+bool try_ckpt_list(Arena *arena, const char *folder, const int64_t **steps, int *n, Why *why) {
+  VEC(int64_t) found = {0};
+  const char *within = ckpt_steps_folder(arena, folder), *end = NULL;
+  DIR *dir = opendir(within);
+  int error = dir || errno == ENOENT || errno == ENOTDIR ? 0 : errno;
+  for (struct dirent *d = NULL; dir;) {
+    errno = 0; /* tells an error from the end */
+    d = readdir(dir);
+    error = errno;
+    if (!d) break;
+    int64_t step = ckpt_parse_name(d->d_name, &end);
+    if (step >= 0 && !*end) vec_push(arena, &found, step);
   }
-  if (steps.n) qsort(steps.at, (size_t)steps.n, sizeof *steps.at, ascending);
-  *n = steps.n;
-  return steps.at;
+  if (dir) closedir(dir);
+  if (found.n) qsort(found.at, (size_t)found.n, sizeof *found.at, ascending);
+  *steps = found.at;
+  *n = found.n;
+  return !error || why_not(why, "%s: cannot be listed: %s", within, strerror(error));
+}
+
+const int64_t *ckpt_list(Arena *arena, const char *folder, int *n) {
+  const int64_t *steps;
+  Why why;
+  if (!try_ckpt_list(arena, folder, &steps, n, &why))
+    fail(FAIL_MACHINE, "%s\nhelp: make it readable, or see whether its file system is well", why.text);
+  return steps;
 }
 
 /* --- manifest ----------------------------------------------------------------------------------------------------------- */
@@ -187,9 +199,14 @@ static bool read_files(Arena *arena, const json_t *object, CkptManifest *m, cons
   return true;
 }
 
+static bool is_ours(const json_t *root) {
+  const char *format = json_string_value(json_object_get(root, "format"));
+  return format && !strcmp(format, CKPT_FORMAT);
+}
+
 static bool read_root(Arena *arena, json_t *root, const char *step_folder, CkptManifest *m, const char *path, Why *why) {
-  const char *format = json_string_value(json_object_get(root, "format")), *end = NULL;
-  if (!format || strcmp(format, CKPT_FORMAT) != 0) return why_not(why, "%s: not the manifest of a checkpoint", path);
+  const char *end = NULL;
+  if (!is_ours(root)) return why_not(why, "%s: not the manifest of a checkpoint", path);
   json_int_t version = json_integer_value(json_object_get(root, "version"));
   if (version != CKPT_VERSION && version != CKPT_VERSION_FILES)
     return why_not(why, "%s: format version %lld; this program reads version %d and %d", path, (long long)version, CKPT_VERSION,
@@ -224,4 +241,13 @@ bool try_manifest_read(Arena *arena, const char *step_folder, CkptManifest *m, W
   bool ok = root && read_root(arena, root, step_folder, m, path, why) && check_whole(root, path, why);
   json_decref(root);
   return ok;
+}
+
+bool ckpt_is_newer(const char *step_folder) {
+  Arena *arena = arena_open();
+  json_t *root = json_parse_file(arena_printf(arena, "%s/" CKPT_MANIFEST, step_folder), NULL);
+  bool newer = root && is_ours(root) && json_integer_value(json_object_get(root, "version")) > CKPT_VERSION_FILES;
+  json_decref(root);
+  arena_close(arena);
+  return newer;
 }

@@ -209,10 +209,10 @@ const char *ckpt_text_bytes(const Ckpt *c, Arena *arena, const char *name, size_
 
 /* Rank 0's list of steps, on all ranks. */
 static const int64_t *shared_list(Comm *comm, Arena *arena, const char *folder, int *n) {
-  const int64_t *mine = ckpt_list(arena, folder, n);
+  const int64_t *mine = comm_rank(comm) == 0 ? ckpt_list(arena, folder, n) : NULL;
   comm_broadcast(comm, n, sizeof *n, 0);
   int64_t *steps = arena_array(arena, int64_t, *n);
-  if (comm_rank(comm) == 0 && *n) memcpy(steps, mine, sizeof *steps * (size_t)*n);
+  if (mine) memcpy(steps, mine, sizeof *steps * (size_t)*n);
   comm_broadcast(comm, steps, sizeof *steps * (size_t)*n, 0);
   return steps;
 }
@@ -244,6 +244,16 @@ static bool is_step_folder(Comm *comm, Arena *arena, const char *folder) {
   return there;
 }
 
+/* A step that a later program has saved is not damaged: to go back behind it must be wanted. */
+static void refuse_newer(Comm *comm, const char *step_folder, const Why *why) {
+  bool newer = comm_rank(comm) == 0 && ckpt_is_newer(step_folder);
+  comm_broadcast(comm, &newer, sizeof newer, 0);
+  if (newer)
+    fail(FAIL_INPUT,
+         "%s\nhelp: a newer hpctrain has saved it: run that one; checkpoint.resume=STEP_FOLDER goes on from an older step",
+         why->text);
+}
+
 /* Of the steps before a damaged one (-1: none was); damage: that one's. */
 static Ckpt *newest_of(Comm *comm, const char *folder, int64_t damaged, const Why *damage, Text *warnings) {
   Arena *arena = arena_open();
@@ -256,7 +266,9 @@ static Ckpt *newest_of(Comm *comm, const char *folder, int64_t damaged, const Wh
   for (int i = n - 1; i >= 0; i--) {
     if (damaged >= 0 && steps[i] > damaged) continue;
     bool known = steps[i] == damaged;
-    if (!known) c = open_good(comm, ckpt_path(arena, within, steps[i], ""), newest >= 0, &why);
+    const char *path = ckpt_path(arena, within, steps[i], "");
+    if (!known) c = open_good(comm, path, newest >= 0, &why);
+    if (!known && !c) refuse_newer(comm, path, &why);
     if (newest < 0) newest = steps[i];
     if (c && newest > steps[i])
       text_printf(warnings, "       using step-%08" PRId64 " (verified); %" PRId64 " step%s redone\n", steps[i], newest - steps[i],

@@ -189,14 +189,15 @@ bool try_ckpt_write(Comm *comm, const CkptSave *save, Why *why) {
 bool try_ckpt_prune(const char *folder, int keep, int64_t keep_every, Why *why) {
   Arena *arena = arena_open();
   int n, kept = 0;
-  const int64_t *steps = ckpt_list(arena, folder, &n);
+  const int64_t *steps;
   const char *within = ckpt_steps_folder(arena, folder);
-  bool ok = true;
+  bool ok = try_ckpt_list(arena, folder, &steps, &n, why);
   for (int i = n - 1; keep > 0 && ok && i >= 0; i--) {
     const char *name = ckpt_path(arena, within, steps[i], ""), *old = ckpt_path(arena, within, steps[i], ".old");
     bool newest = kept < keep;
     if (newest) kept += ckpt_opens(name); /* a damaged one does not push out a good one */
     if (newest || (keep_every && steps[i] % keep_every == 0)) continue;
+    if (access(name, W_OK) && errno != ENOENT) continue; /* somebody has made it read-only: it is to stay */
     try_tree_remove(old, NULL);
     if (rename(name, old)) ok = why_not(why, "%s: rename: %s", name, strerror(errno));
     ok = ok && try_tree_remove(old, why);

@@ -30,6 +30,14 @@ static bool is_own(const Run *run, const char *path) {
   return own;
 }
 
+/* As above: whether the run has checkpoints of its own.  A file system of a network may show a rank a new folder late. */
+static bool has_own(const Run *run) {
+  int n = 0;
+  if (run_speaks(run)) ckpt_list(run->arena, run->folder->checkpoints, &n);
+  comm_broadcast(run->comm, &n, sizeof n, 0);
+  return n > 0;
+}
+
 /* Whether this Slurm job was queued again, and has saved before that: the newest own checkpoint that can be read is its.  It goes
  * back, or begins anew, but once. */
 static bool is_queued_again(const Run *run) {
@@ -58,10 +66,7 @@ static const char *resume_folder(Run *run) {
   }
   if (!strcmp(asked, "never")) return NULL;
   if (!strcmp(asked, "auto")) return own;
-  int n = 0;
-  ckpt_list(run->arena, own, &n);
-  comm_broadcast(run->comm, &n, sizeof n, 0);
-  if (!n || is_own(run, asked)) return asked;
+  if (!has_own(run) || is_own(run, asked)) return asked;
   if (run_speaks(run)) lines_note(run->lines, "this run has begun from %s and goes on from its own checkpoints", asked);
   return own;
 }
@@ -336,14 +341,11 @@ void run_take(Run *run) {
   take_tokenizer(run);
 }
 
-/* Where checkpoints to go back to are: this run's own, else those it has begun from.  All ranks take the same: a file system of a
- * network may show one of them a new folder late. */
+/* Where checkpoints to go back to are: this run's own, else those it has begun from. */
 static const char *back_folder(const Run *run) {
-  const char *asked = run->config->checkpoint.resume, *own = run->folder->checkpoints;
+  const char *asked = run->config->checkpoint.resume;
   bool elsewhere = strcmp(asked, "never") && strcmp(asked, "auto");
-  int n = 0;
-  ckpt_list(run->arena, own, &n);
-  return !comm_any(run->comm, n > 0) && elsewhere ? asked : own;
+  return elsewhere && !has_own(run) ? asked : run->folder->checkpoints;
 }
 
 bool run_load_again(Run *run) {

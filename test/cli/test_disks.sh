@@ -66,6 +66,27 @@ test_what_cannot_be_read_gives_way_to_the_step_before() {
 }
 
 # As where it is the node's own: what one rank makes there the other does not see.
+# Under permissions, which root does without otherwise.
+bound() { expect_run "$1" $([ "$(id -u)" != 0 ] || echo setpriv --bounding-set=-dac_override,-dac_read_search) "$hpctrain" t.yaml "${@:2}"; }
+
+test_a_checkpoint_that_was_made_read_only_stays() {
+  write_run
+  bound 0 $plain checkpoint.every=2steps train.stop_after=4steps
+  chmod a-w run/checkpoints/step-00000002
+  bound 0 $plain checkpoint.every=2steps checkpoint.keep=1
+  expect_equal "$(cat err)" ''
+  expect_equal "$(ls run/checkpoints)" $'step-00000002\nstep-00000010'
+}
+
+test_a_folder_of_checkpoints_that_cannot_be_read_is_not_begun_anew() {
+  write_run
+  bound 0 $plain train.stop_after=4steps
+  chmod a-r run/checkpoints
+  bound 3 $plain
+  expect_err '^error: run/checkpoints: cannot be listed: Permission denied$'
+  [ ! -e run/attempts/2 ]
+}
+
 test_a_run_folder_that_ranks_do_not_share_is_refused() {
   write_run
   cp -r . "$TMPDIR/elsewhere.$$"
