@@ -301,117 +301,118 @@ TEST(pruning_opens_none_of_the_older_milestones) {
   EXPECT(try_ckpt_prune(check_folder(), 1, 10, &why));
   EXPECT(was_opened(newest) && !was_opened(older));
   CHECK(!close(older) && !close(newest));
+}
 
-  /* Where nothing can be told, nothing may begin anew: here a link to itself stands for a file system that has lost its server. */
-  TEST(a_folder_that_cannot_be_listed_is_not_an_empty_one) {
-    Arena *arena = arena_open();
-    const int64_t *steps;
-    Why why;
-    int n;
-    EXPECT(!symlink(check_path("loop"), check_path("loop")));
-    EXPECT(!try_ckpt_list(arena, check_path("loop"), &steps, &n, &why) && strstr(why.text, "loop: cannot be listed: "));
-    EXPECT(!try_ckpt_prune(check_path("loop"), 1, 0, &why));
-    EXPECT_FAIL(FAIL_MACHINE, "loop: cannot be listed: ", ckpt_list(arena, check_path("loop"), &n));
-    EXPECT(try_ckpt_list(arena, check_path("absent"), &steps, &n, &why) && n == 0);
-    arena_close(arena);
+/* Where nothing can be told, nothing may begin anew: here a link to itself stands for a file system that has lost its server. */
+TEST(a_folder_that_cannot_be_listed_is_not_an_empty_one) {
+  Arena *arena = arena_open();
+  const int64_t *steps;
+  Why why;
+  int n;
+  EXPECT(!symlink(check_path("loop"), check_path("loop")));
+  EXPECT(!try_ckpt_list(arena, check_path("loop"), &steps, &n, &why) && strstr(why.text, "loop: cannot be listed: "));
+  EXPECT(!try_ckpt_prune(check_path("loop"), 1, 0, &why));
+  EXPECT_FAIL(FAIL_MACHINE, "loop: cannot be listed: ", ckpt_list(arena, check_path("loop"), &n));
+  EXPECT(try_ckpt_list(arena, check_path("absent"), &steps, &n, &why) && n == 0);
+  arena_close(arena);
+}
+
+TEST(what_a_newer_program_has_saved_is_not_passed_over) {
+  Text warnings = {0};
+  Why why;
+  save(1);
+  EXPECT(!mkdir(check_path("step-00000002"), 0777));
+  static const char manifest[] = "{\"format\":\"hpctrain checkpoint\",\"version\":3}";
+  EXPECT(try_file_write(check_path("step-00000002/manifest.json"), manifest, strlen(manifest), &why));
+  EXPECT_FAIL(FAIL_INPUT, "help: a newer hpctrain has saved it", ckpt_find_newest(comm, check_folder(), &warnings));
+}
+
+/* The most steps at a time, by saving and pruning a run. */
+static int64_t most_at_a_time(int64_t every, int64_t good, int64_t keep, int64_t last) {
+  int64_t there[32], n = 0, most = 0;
+  for (int64_t step = 1; step <= last; step++) {
+    bool due = (every && (step % every == 0 || step == last)) || (good && step % good == 0);
+    if (!due) continue;
+    there[n++] = step;
+    if (n > most) most = n;
+    int64_t left = 0;
+    for (int64_t i = 0; i < n; i++)
+      if (n - i <= keep || (good && there[i] % good == 0)) there[left++] = there[i];
+    n = left;
   }
+  return most;
+}
 
-  TEST(what_a_newer_program_has_saved_is_not_passed_over) {
+TEST(room_is_asked_for_as_many_as_there_will_be_at_a_time) {
+  for (int64_t every = 0; every <= 5; every++)
+    for (int64_t good = 0; good <= 6; good++)
+      for (int64_t keep = 1; keep <= 3; keep++)
+        for (int64_t last = 1; last <= 25; last++) {
+          Config c = {0};
+          c.checkpoint.keep = keep;
+          c.checkpoint.every = (Amount){.value = (double)every, .unit = every ? UNIT_STEPS : UNIT_NONE};
+          c.checkpoint.keep_every = (Amount){.value = (double)good, .unit = good ? UNIT_STEPS : UNIT_NONE};
+          EXPECT(setup_checkpoints(&c, last) == most_at_a_time(every, good, keep, last));
+        }
+}
+
+TEST(a_file_in_the_place_of_a_step_is_not_replaced) {
+  Why why;
+  save(1);
+  CHECK(try_file_write(check_path("step-00000002"), "mine", 4, NULL));
+  EXPECT(!case_save(comm, check_folder(), 2, &why) && strstr(why.text, "step-00000002: rename: "));
+  size_t n;
+  char *text = file_read(check_path("step-00000002"), &n);
+  EXPECT(text && !strcmp(text, "mine") && access(check_path("step-00000002.tmp"), F_OK));
+  free(text);
+  CHECK(!unlink(check_path("step-00000002")));
+  save(2);
+}
+
+TEST(a_full_disk_leaves_the_older_step) {
+  Why why;
+  if (mount("none", check_folder(), "tmpfs", 0, "size=6m")) {
+    printf("note  no file system can be mounted (%s): only the limit on file sizes is tested\n", strerror(errno));
+    return;
+  }
+  const char *folder = check_path("checkpoints");
+  bool first = case_save(comm, folder, 1, &why);
+  char *fill = xmalloc(2 << 20);
+  memset(fill, 1, 2 << 20);
+  CHECK(try_file_write(check_path("fill"), fill, 2 << 20, NULL));
+  bool second = case_save(comm, folder, 2, &why);
+  free(fill);
+  bool clean = access(check_path("checkpoints/step-00000002"), F_OK) && access(check_path("checkpoints/step-00000002.tmp"), F_OK);
+  Ckpt *c = try_ckpt_open(check_path("checkpoints/step-00000001"), NULL);
+  bool holds = c && case_holds_all(c, 1);
+  ckpt_close(c);
+  CHECK(!unlink(check_path("fill")));
+  bool third = case_save(comm, folder, 2, &why);
+  CHECK(!umount2(check_folder(), MNT_DETACH));
+  EXPECT(first && !second && clean && holds && third);
+}
+
+/* Killed at random moments of saves: what has a name is whole, and the newest is the last that was committed or one more. */
+TEST(death_during_a_save_leaves_the_step_before) {
+  Rng rng = rng_make(5, RNG_TEST, "kill", 0);
+  double begin = clock_seconds();
+  save(1);
+  double one = clock_seconds() - begin;
+  int64_t last = 1;
+  for (uint64_t turn = 0; turn < 25; turn++) {
+    uint32_t w[4];
+    rng_words(&rng, turn, w);
+    pid_t child = fork();
+    if (!child)
+      for (int64_t step = last + 1;; step++) save(step);
+    usleep((useconds_t)(4e6 * one * (w[0] % 1000) / 1000));
+    CHECK(!kill(child, SIGKILL) && waitpid(child, NULL, 0) == child);
     Text warnings = {0};
-    Why why;
-    save(1);
-    EXPECT(!mkdir(check_path("step-00000002"), 0777));
-    static const char manifest[] = "{\"format\":\"hpctrain checkpoint\",\"version\":3}";
-    EXPECT(try_file_write(check_path("step-00000002/manifest.json"), manifest, strlen(manifest), &why));
-    EXPECT_FAIL(FAIL_INPUT, "help: a newer hpctrain has saved it", ckpt_find_newest(comm, check_folder(), &warnings));
-  }
-
-  /* The most steps at a time, by saving and pruning a run. */
-  static int64_t most_at_a_time(int64_t every, int64_t good, int64_t keep, int64_t last) {
-    int64_t there[32], n = 0, most = 0;
-    for (int64_t step = 1; step <= last; step++) {
-      bool due = (every && (step % every == 0 || step == last)) || (good && step % good == 0);
-      if (!due) continue;
-      there[n++] = step;
-      if (n > most) most = n;
-      int64_t left = 0;
-      for (int64_t i = 0; i < n; i++)
-        if (n - i <= keep || (good && there[i] % good == 0)) there[left++] = there[i];
-      n = left;
-    }
-    return most;
-  }
-
-  TEST(room_is_asked_for_as_many_as_there_will_be_at_a_time) {
-    for (int64_t every = 0; every <= 5; every++)
-      for (int64_t good = 0; good <= 6; good++)
-        for (int64_t keep = 1; keep <= 3; keep++)
-          for (int64_t last = 1; last <= 25; last++) {
-            Config c = {0};
-            c.checkpoint.keep = keep;
-            c.checkpoint.every = (Amount){.value = (double)every, .unit = every ? UNIT_STEPS : UNIT_NONE};
-            c.checkpoint.keep_every = (Amount){.value = (double)good, .unit = good ? UNIT_STEPS : UNIT_NONE};
-            EXPECT(setup_checkpoints(&c, last) == most_at_a_time(every, good, keep, last));
-          }
-  }
-
-  TEST(a_file_in_the_place_of_a_step_is_not_replaced) {
-    Why why;
-    save(1);
-    CHECK(try_file_write(check_path("step-00000002"), "mine", 4, NULL));
-    EXPECT(!case_save(comm, check_folder(), 2, &why) && strstr(why.text, "step-00000002: rename: "));
-    size_t n;
-    char *text = file_read(check_path("step-00000002"), &n);
-    EXPECT(text && !strcmp(text, "mine") && access(check_path("step-00000002.tmp"), F_OK));
-    free(text);
-    CHECK(!unlink(check_path("step-00000002")));
-    save(2);
-  }
-
-  TEST(a_full_disk_leaves_the_older_step) {
-    Why why;
-    if (mount("none", check_folder(), "tmpfs", 0, "size=6m")) {
-      printf("note  no file system can be mounted (%s): only the limit on file sizes is tested\n", strerror(errno));
-      return;
-    }
-    const char *folder = check_path("checkpoints");
-    bool first = case_save(comm, folder, 1, &why);
-    char *fill = xmalloc(2 << 20);
-    memset(fill, 1, 2 << 20);
-    CHECK(try_file_write(check_path("fill"), fill, 2 << 20, NULL));
-    bool second = case_save(comm, folder, 2, &why);
-    free(fill);
-    bool clean = access(check_path("checkpoints/step-00000002"), F_OK) && access(check_path("checkpoints/step-00000002.tmp"), F_OK);
-    Ckpt *c = try_ckpt_open(check_path("checkpoints/step-00000001"), NULL);
-    bool holds = c && case_holds_all(c, 1);
+    Ckpt *c = ckpt_find_newest(comm, check_folder(), &warnings);
+    EXPECT(c && warnings.n == 0 && ckpt_step(c) >= last && case_holds_all(c, ckpt_step(c)));
+    last = ckpt_step(c);
     ckpt_close(c);
-    CHECK(!unlink(check_path("fill")));
-    bool third = case_save(comm, folder, 2, &why);
-    CHECK(!umount2(check_folder(), MNT_DETACH));
-    EXPECT(first && !second && clean && holds && third);
+    CHECK(try_ckpt_prune(check_folder(), 2, 0, NULL));
   }
-
-  /* Killed at random moments of saves: what has a name is whole, and the newest is the last that was committed or one more. */
-  TEST(death_during_a_save_leaves_the_step_before) {
-    Rng rng = rng_make(5, RNG_TEST, "kill", 0);
-    double begin = clock_seconds();
-    save(1);
-    double one = clock_seconds() - begin;
-    int64_t last = 1;
-    for (uint64_t turn = 0; turn < 25; turn++) {
-      uint32_t w[4];
-      rng_words(&rng, turn, w);
-      pid_t child = fork();
-      if (!child)
-        for (int64_t step = last + 1;; step++) save(step);
-      usleep((useconds_t)(4e6 * one * (w[0] % 1000) / 1000));
-      CHECK(!kill(child, SIGKILL) && waitpid(child, NULL, 0) == child);
-      Text warnings = {0};
-      Ckpt *c = ckpt_find_newest(comm, check_folder(), &warnings);
-      EXPECT(c && warnings.n == 0 && ckpt_step(c) >= last && case_holds_all(c, ckpt_step(c)));
-      last = ckpt_step(c);
-      ckpt_close(c);
-      CHECK(try_ckpt_prune(check_folder(), 2, 0, NULL));
-    }
-    EXPECT(last > 1);
-  }
+  EXPECT(last > 1);
+}
