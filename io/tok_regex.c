@@ -4,6 +4,7 @@
 #define PCRE2_CODE_UNIT_WIDTH 8
 #include <ctype.h>
 #include <pcre2.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -25,11 +26,33 @@ struct RegexWork {
 /* Attempts at one place of a text, about a second's; and bytes of the stack, which long words never need. */
 enum { MATCH_LIMIT = 50000000, STACK_FIRST = 32 << 10, STACK_MOST = 16 << 20 };
 
-/* Classes as Oniguruma and Rust have them; those of PCRE2 differ: its \s holds U+180E, its \w no marks (Unicode, UTS 18 C). */
+/* Classes of letters behind \ as Oniguruma and Rust have them; those of PCRE2 differ: its \s holds U+180E, its \w no marks and no
+ * letter that is of another category (Unicode, UTS 18 C).  Without their brackets; besides, what one of the two adds: Rust, and
+ * Oniguruma where the letter is not in brackets, for which it has another table of Latin-1. */
+#define WORD "\\p{Alphabetic}\\p{M}\\p{Nd}\\p{Pc}"
+#define SPACE "\\t-\\r\\x20\\x{85}\\p{Z}"
 static const struct {
   char letter;
-  const char *class; /* without its brackets */
-} classes[] = {{'s', "\\t-\\r\\x20\\x{85}\\p{Z}"}, {'d', "\\p{Nd}"}, {'w', "\\p{L}\\p{M}\\p{Nd}\\p{Pc}"}, {'h', "0-9A-Fa-f"}};
+  const char *class, *rust, *alone;
+} classes[] = {{'s', SPACE, "", ""},
+               {'d', "\\p{Nd}", "", ""},
+               {'w', WORD, "\\x{200c}\\x{200d}", "\\x{b2}\\x{b3}\\x{b9}\\x{bc}-\\x{be}"},
+               {'h', "0-9A-Fa-f", "", ""}};
+
+/* [:name:] as Oniguruma has them; Rust's are ASCII's. */
+static const struct {
+  const char *name, *class;
+} named[] = {{"alnum", "\\p{Alphabetic}\\p{Nd}"},
+             {"alpha", "\\p{Alphabetic}"},
+             {"blank", "\\t\\p{Zs}"},
+             {"cntrl", "\\p{Cc}"},
+             {"digit", "\\p{Nd}"},
+             {"lower", "\\p{Lowercase}"},
+             {"punct", "\\p{P}\\p{S}"},
+             {"space", SPACE},
+             {"upper", "\\p{Uppercase}"},
+             {"word", WORD},
+             {"xdigit", "0-9A-Fa-f"}};
 
 /* Letters behind \ that mean the same everywhere. */
 static const char same[] = "pPrntfxAz";
@@ -46,13 +69,39 @@ static bool unknown(const Translation *t, const char *what, size_t n) {
   return why_not(t->why, "the pattern's '%.*s' is not known here", (int)n, what);
 }
 
+/* A script's name behind \p is that of its letters; PCRE2 takes in what scripts share, unless it is told (from 10.40 on). */
+static bool is_script(const char *name, size_t n) {
+  char pattern[64];
+  int error;
+  size_t offset;
+  for (size_t i = 0; i < n; i++)
+    if (!isalpha((unsigned char)name[i]) && name[i] != '_') return false;
+  if (n <= 2 || snprintf(pattern, sizeof pattern, "\\p{sc:%.*s}", (int)n, name) >= (int)sizeof pattern) return false;
+  pcre2_code *code = pcre2_compile((PCRE2_SPTR)pattern, PCRE2_ZERO_TERMINATED, PCRE2_UTF, &error, &offset, NULL);
+  pcre2_code_free(code);
+  return code;
+}
+
+/* What \p{…}, \P{…} or \x{…} names, from the bracket on. */
+static bool translate_name(Translation *t) {
+  const char *close = memchr(t->at, '}', (size_t)(t->end - t->at)), *name = t->at + 1;
+  if (!close) return unknown(t, t->at - 2, 3);
+  name += *name == '^';
+  text_add(t->out, t->at, (size_t)(name - t->at));
+  if (is_script(name, (size_t)(close - name))) text_printf(t->out, "sc:");
+  text_add(t->out, name, (size_t)(close + 1 - name));
+  t->at = close + 1;
+  return true;
+}
+
 static bool translate_escape(Translation *t) {
   char c = t->at[1];
   for (size_t i = 0; i < sizeof classes / sizeof *classes; i++) {
     bool outside = c == toupper(classes[i].letter);
     if (c != classes[i].letter && !outside) continue;
     if (outside && t->in_class) return unknown(t, t->at, 2);
-    text_printf(t->out, "%s%s%s", t->in_class ? "" : outside ? "[^" : "[", classes[i].class, t->in_class ? "" : "]");
+    const char *more = t->dialect == REGEX_RUST ? classes[i].rust : t->in_class ? "" : classes[i].alone;
+    text_printf(t->out, "%s%s%s%s", t->in_class ? "" : outside ? "[^" : "[", classes[i].class, more, t->in_class ? "" : "]");
     t->at += 2;
     return true;
   }
@@ -63,23 +112,23 @@ static bool translate_escape(Translation *t) {
   else
     return unknown(t, t->at, 2);
   t->at += 2;
-  if (t->at == t->end || *t->at != '{' || !strchr("pPx", c)) return true;
-  const char *close = memchr(t->at, '}', (size_t)(t->end - t->at)); /* what \p{…} names */
-  if (!close) return unknown(t, t->at - 2, 3);
-  text_add(t->out, t->at, (size_t)(close + 1 - t->at));
-  t->at = close + 1;
+  return t->at == t->end || *t->at != '{' || !strchr("pPx", c) || translate_name(t);
+}
+
+/* [:name:], left bytes from it on. */
+static bool translate_named(Translation *t, size_t left) {
+  const char *name = t->at + 2, *close = memmem(t->at, left, ":]", 2);
+  size_t n = close && close >= name ? (size_t)(close - name) : 0, i = 0;
+  while (i < sizeof named / sizeof *named && (strlen(named[i].name) != n || memcmp(named[i].name, name, n))) i++;
+  if (t->dialect == REGEX_RUST || i == sizeof named / sizeof *named) return unknown(t, t->at, n ? n + 4 : 2);
+  text_printf(t->out, "%s", named[i].class);
+  t->at = close + 2;
   return true;
 }
 
 static bool translate_in_class(Translation *t) {
   size_t left = (size_t)(t->end - t->at);
-  if (*t->at == '[' && left > 1 && t->at[1] == ':') {
-    const char *close = memmem(t->at, left, ":]", 2);
-    if (!close) return unknown(t, t->at, 2);
-    text_add(t->out, t->at, (size_t)(close + 2 - t->at));
-    t->at = close + 2;
-    return true;
-  }
+  if (*t->at == '[' && left > 1 && t->at[1] == ':') return translate_named(t, left);
   if (*t->at == '[' || (left > 1 && t->at[0] == '&' && t->at[1] == '&')) return unknown(t, t->at, 1);
   if (*t->at == ']') t->in_class = false;
   text_add(t->out, t->at++, 1);

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Patterns of tokenizers, which were written for other libraries, by PCRE2 and its compiler.  What the libraries read otherwise is
- * written anew (white space, words, line ends) or refused. */
+ * written anew (white space, words, scripts, line ends) or refused. */
 #ifndef IO_TOK_REGEX_H
 #define IO_TOK_REGEX_H
 

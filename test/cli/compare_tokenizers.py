@@ -139,6 +139,8 @@ kinds = {
     "digits": lambda: train(byte_level(pre_tokenizers.Digits(True), add_prefix_space=False), decoder=decoders.ByteLevel(), alphabet=BYTES),
     "contiguous": lambda: train(byte_level(pre_tokenizers.Digits(False), pre_tokenizers.Punctuation("contiguous"), add_prefix_space=False),
                                 decoder=decoders.ByteLevel(), alphabet=BYTES),
+    "classes": lambda: train(byte_level(pre_tokenizers.Split(Regex(r"\p{Han}+|[[:alpha:]]+|\w+|[[:punct:]]"), "isolated"),
+                                        add_prefix_space=False, use_regex=False), decoder=decoders.ByteLevel(), alphabet=BYTES),
     "llama2": lambda: llama(space),
     "legacy": lambda: llama(None, pre_tokenizers.Metaspace("▁", "first", False)),
     "nfkc": lambda: llama(normalizers.Sequence([normalizers.NFKC(), normalizers.Lowercase(), space])),

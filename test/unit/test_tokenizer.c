@@ -280,6 +280,51 @@ TEST(a_post_processor_says_what_comes_before_and_behind_a_text) {
   }
 }
 
+/* Of one each of what libraries count otherwise: a letter, a line, a dollar, a superscript, a mark of letters and one of none, a
+ * joiner, a Roman number, a letter in a circle, a comma of several scripts, a character of Han. */
+TEST(classes_of_patterns_hold_what_the_libraries_say) {
+  static const char all[] = "a_$\xC2\xB2\xCD\x85\xCC\x80\xE2\x80\x8D\xE2\x85\xB7\xE2\x92\xB6\xE3\x80\x81\xE4\xB8\xAD";
+  static const struct {
+    const char *pattern;
+    RegexDialect dialect;
+    const char *held; /* tokenizers 0.23 for Oniguruma; NULL: refused */
+  } cases[] = {{"\\w", REGEX_ONIGURUMA, "61 5F B2 345 300 2177 24B6 4E2D"},
+               {"[\\w]", REGEX_ONIGURUMA, "61 5F 345 300 2177 24B6 4E2D"},
+               {"\\w", REGEX_RUST, "61 5F 345 300 200D 2177 24B6 4E2D"},
+               {"\\W", REGEX_ONIGURUMA, "24 200D 3001"},
+               {"[[:alpha:]]", REGEX_ONIGURUMA, "61 345 2177 24B6 4E2D"},
+               {"[^[:alpha:]]", REGEX_ONIGURUMA, "5F 24 B2 300 200D 3001"},
+               {"[[:lower:]_]", REGEX_ONIGURUMA, "61 5F 345 2177"},
+               {"[[:punct:]]", REGEX_ONIGURUMA, "5F 24 24B6 3001"},
+               {"[[:word:]]", REGEX_ONIGURUMA, "61 5F 345 300 2177 24B6 4E2D"},
+               {"[[:xdigit:]]", REGEX_ONIGURUMA, "61"},
+               {"[[:alpha:]]", REGEX_RUST, NULL},
+               {"[[:^alpha:]]", REGEX_ONIGURUMA, NULL},
+               {"[[:alp:]]", REGEX_ONIGURUMA, NULL},
+               {"\\p{Han}", REGEX_ONIGURUMA, "4E2D"},
+               {"[\\p{Han}]", REGEX_RUST, "4E2D"},
+               {"\\P{Han}", REGEX_ONIGURUMA, "61 5F 24 B2 345 300 200D 2177 24B6 3001"},
+               {"\\x{4e2d}", REGEX_ONIGURUMA, "4E2D"}};
+  RegexWork *w = regex_work_open();
+  for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
+    size_t start = REGEX_START, end = 0;
+    Text held = {0};
+    Regex *regex;
+    Why why;
+    bool ok = try_regex_open(cases[i].pattern, strlen(cases[i].pattern), cases[i].dialect, &regex, &why);
+    if (ok != !!cases[i].held) check_failed(__FILE__, __LINE__, "%s: %s", cases[i].pattern, ok ? "taken" : why.text);
+    while (ok && regex_next(regex, w, all, sizeof all - 1, &start, &end) == REGEX_YES) {
+      uint32_t c;
+      utf8_read(all + start, &c);
+      text_printf(&held, "%s%X", held.n ? " " : "", c);
+    }
+    if (ok && cases[i].held) EXPECT_TEXT(held.at, cases[i].held);
+    text_close(&held);
+    regex_close(regex);
+  }
+  regex_work_close(w);
+}
+
 /* As Hugging Face's: a token among spaces that another took is there as well, unless it strips those before it. */
 TEST(added_tokens_that_are_spaces_and_take_spaces) {
   static const struct {
