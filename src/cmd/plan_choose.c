@@ -44,10 +44,12 @@ enum {
 static const struct {
   const char *word; /* NULL: offload, besides what is */
   int classes, offload;
+  const char *price; /* besides time; NULL: none */
 } changes[] = {
     {"memory.recompute=auto", VALUES},
     {"memory.recompute=cheap", VALUES},
     {"memory.recompute=block", VALUES},
+    {"gpu.attention=cudnn-fast", 1 << MEMORY_WORKSPACE, .price = "other bits in every run"},
     {NULL, VALUES, OFFLOADED_INPUTS},
     {"parallel.strategy=shard_opt", STATES},
     {"parallel.strategy=shard_grad_op", STATES},
@@ -97,6 +99,7 @@ static bool is_done(const Prospect *p, const char *word) {
       {"memory.recompute=auto", c->memory.recompute.choice >= RECOMPUTE_BLOCK},
       {"memory.recompute=cheap", c->memory.recompute.choice != RECOMPUTE_NONE},
       {"memory.recompute=block", c->memory.recompute.choice >= RECOMPUTE_BLOCK},
+      {"gpu.attention=", c->gpu.attention == ATTENTION_CUDNN_FAST || c->gpu.attention == ATTENTION_PLAIN},
       {"parallel.strategy=", c->parallel.strategy == STRATEGY_FULL_SHARD || p->site.ranks == 1},
       {"parallel.accumulate=", c->parallel.accumulate == ACCUMULATE_SHARD || p->batch.passes == 1},
       {"parallel.units_alive=", c->parallel.units_alive == 1},
@@ -180,6 +183,12 @@ static void keep_helpful(Trials *t, double nbytes) {
   if (n) qsort(t->at.at, (size_t)n, sizeof *t->at.at, by_use);
 }
 
+static const char *price_of(const char *word) {
+  for (size_t i = 0; i < sizeof changes / sizeof *changes; i++)
+    if (changes[i].word && !strcmp(changes[i].word, word)) return changes[i].price;
+  return NULL;
+}
+
 static void print_change(const Prospect *p, const Trial *t, bool first) {
   char less[HUMAN_TEXT], missing[HUMAN_TEXT];
   Text what = {0};
@@ -192,6 +201,8 @@ static void print_change(const Prospect *p, const Trial *t, bool first) {
   else if (!isnan(slower))
     printf(", %.1f %% %s", 100 * fabs(slower), slower < 0 ? "faster" : "slower");
   if (t->missing > 0) printf(", still %s short", plan_amount(missing, t->missing));
+  for (int k = 0; k < TRIAL_WORDS && t->words[k]; k++)
+    if (price_of(t->words[k])) printf(", %s", price_of(t->words[k]));
   if (*t->left_out) printf(", without %s", t->left_out);
   printf("\n");
   text_close(&what);

@@ -383,14 +383,20 @@ static int choose_card(Comm *comm, int *near) {
   return card;
 }
 
+/* Sequences from here on make attention's gradient keep gigabytes, if its bits are to be the same in every run: 2 bytes a pair of
+ * positions and query head (kernels/gpu_rows.c). */
+enum { LONG_SEQUENCE = 16384 };
+
 /* What this run does not do yet to need less memory. */
 static void advise(const Config *c, int ranks, Text *out) {
   bool full = c->parallel.strategy == STRATEGY_FULL_SHARD, apart = c->device.kind != DEVICE_KIND_CPU;
+  bool squares = c->device.kind == DEVICE_KIND_CUDA && c->precision.compute != PRECISION_FP32 && c->train.seq_len >= LONG_SEQUENCE;
   const struct {
     bool open;
     const char *what;
   } rows[] = {
       {c->memory.recompute.choice < RECOMPUTE_BLOCK, "memory.recompute: block"},
+      {squares && c->gpu.attention < ATTENTION_CUDNN_FAST, "gpu.attention: cudnn-fast (other bits in every run)"},
       {c->train.micro_batch_size != 1, "a smaller train.micro_batch_size"},
       {c->precision.moments == PRECISION_FP32, "precision.moments: bf16"},
       {apart && !(c->memory.offload & OFFLOADED_MOMENTS), "memory.offload: [moments]"},

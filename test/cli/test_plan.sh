@@ -236,6 +236,16 @@ test_suggestions_add_to_what_is_offloaded() {
   ! grep -q masters out
 }
 
+# A gradient of attention with the same bits in every run keeps something for each pair of positions.
+test_long_sequences_are_told_what_their_gradient_takes() {
+  write_7b
+  sed -i -e 's/^model.*/model: {preset: llama3.1-8b}/' -e 's/^data.*/data: {train: data.bin, dtype: uint16}/' t.yaml
+  head -c 300000 /dev/zero > data.bin
+  suggestions_hold --gpu h200 --ranks=64 parallel.strategy=full_shard memory.recompute=block train.seq_len=131072 train.micro_batch_size=1 \
+    'train.global_batch_size=64 sequences'
+  grep -qE '^gpu\.attention=cudnn-fast .*, other bits in every run$' suggestions
+}
+
 # Where no change is enough, several together are.
 test_changes_are_combined() {
   write_wide
