@@ -91,7 +91,7 @@ typedef enum StepKind {
   STEP_TRANSFER_WAIT
 } StepKind;
 
-enum { STEP_ARGS = 40 };
+enum { STEP_ARGS = 40 }; /* of a kernel at most, inputs and outputs together */
 
 typedef struct StepArg {
   Place place;

@@ -9,7 +9,7 @@
 
 #include "src/fuse/stage.h"
 
-enum { GROUP_VALUES = 160, GROUP_ARGS = 28 }; /* what one kernel may hold: registers and compile time */
+enum { GROUP_VALUES = 160, GROUP_ARGS = 28 }; /* what one kernel may hold and read: registers and compile time */
 
 typedef struct Group {
   int parent; /* itself, or the group it was joined to */
@@ -26,6 +26,7 @@ typedef struct Grouper {
   VEC(Group) groups;
   VEC(int) * members; /* by group */
   int *stamp, now;    /* by node: visited in search `now` */
+  int *uses, *inside; /* by node: how often it is an input; few_args's: of members (else 0) */
   int *top;           /* by node: the last member of any kernel with a member before and one behind it; else itself */
 } Grouper;
 
@@ -157,21 +158,38 @@ static int join(Grouper *r, int a, int b) {
   return a;
 }
 
-/* Values that come from memory and go to it: few enough to pass. */
+static bool is_member(const Grouper *r, int node, int a, int b) {
+  int of = node >= 0 && r->group[node] >= 0 ? find(r, r->group[node]) : -1;
+  return of >= 0 && (of == a || of == b);
+}
+
+/* Whether a kernel of both has room for the addresses of what it reads and writes.  An upper bound: what is read twice counts
+ * twice, and what users outside may yet be joined counts as written. */
 static bool few_args(Grouper *r, int a, int b) {
-  int args = 0, both[] = {a, b};
+  int viewed = 0, others = 0, both[] = {a, b}; /* read through views, or made by no kernel; the rest */
   for (int i = 0; i < 2; i++)
     for (int m = 0; m < r->members[both[i]].n; m++) {
       const Node *x = graph_node(r->g, r->members[both[i]].at[m]);
-      for (int k = 0; k < x->nin; k++) args += inner_operand(r->g, x, k) < 0 && !constant_of(r->g, x->in[k]);
+      for (int k = 0; k < x->nin; k++) {
+        int inner = inner_operand(r->g, x, k);
+        bool within = is_member(r, inner, a, b);
+        if (within) r->inside[inner] += inner == x->in[k];
+        if (within || constant_of(r->g, x->in[k])) continue;
+        *(inner < 0 ? &viewed : &others) += 1;
+      }
     }
-  return args <= GROUP_ARGS;
+  for (int i = 0; i < 2; i++)
+    for (int m = 0; m < r->members[both[i]].n; m++) {
+      int node = r->members[both[i]].at[m];
+      others += r->inside[node] < r->uses[node];
+      r->inside[node] = 0;
+    }
+  return viewed <= GROUP_ARGS && viewed + others <= STEP_ARGS;
 }
 
 /* A widened value that one kernel value alone reads, in a register. */
-static bool *find_followers(const Graph *g, Arena *arena) {
+static bool *find_followers(const Graph *g, Arena *arena, const int *uses) {
   bool *follows = arena_array(arena, bool, g->nodes.n);
-  int *uses = count_uses(g, arena);
   for (int i = 0; i < g->nodes.n; i++) {
     const Node *x = graph_node(g, i);
     for (int k = 0; k < x->nin && is_fusable(x); k++) {
@@ -237,7 +255,9 @@ Grouping fuse_group(const Graph *g, Arena *arena, const Target *targets, Hazard 
   r.top = arena_array(arena, int, n);
   for (int i = 0; i < n; i++) r.top[i] = i;
   r.members = (void *)arena_alloc(arena, sizeof *r.members * (size_t)n);
-  const bool *follows = find_followers(g, arena);
+  r.uses = count_uses(g, arena);
+  r.inside = arena_array(arena, int, n);
+  const bool *follows = find_followers(g, arena, r.uses);
   for (int i = 0; i < n; i++) {
     if (!is_fusable(graph_node(g, i)) || targets[i].absorbed || (follows[i] && !unfused)) continue;
     int mine = add_group(&r, i);

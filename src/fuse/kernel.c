@@ -113,6 +113,7 @@ static const char *describe(const Build *b) {
 }
 
 static void finish(Build *b, int node) {
+  CHECK(b->in.n + b->out.n <= STEP_ARGS);
   Kernel *k = arena_new(b->l->arena, Kernel);
   *k = (Kernel){.domain = b->domain, .blocks = b->blocks, .nvalues = b->values.n, .ninputs = b->inputs.n, .noutputs = b->outputs.n};
   k->values = b->values.at;

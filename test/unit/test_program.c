@@ -59,6 +59,64 @@ TEST(in_long_programs_too) {
 
 TEST(through_nothing_but_views_too) { expect_random_sound(0, 60, (RandomSpec){.nodes = 40, .elements = 1024, .views = true}); }
 
+/* --- many arguments ----------------------------------------------------------------------------------------------------------- */
+
+enum { MANY = 60, ROWS = 4, COLS = 8 };
+
+static int load_new(Graph *g, const char *name, Shape shape) {
+  graph_var(g, (Var){.name = name, .class = VAR_STATE, .dtype = DT_F32, .shape = shape});
+  return ir_load(g, name);
+}
+
+static void store_new(Graph *g, const char *name, int value) {
+  graph_var(g, (Var){.name = name, .class = VAR_CARRY, .dtype = DT_F32, .shape = graph_node(g, value)->shape});
+  ir_store(g, name, value);
+}
+
+/* One value of so many that other kernels make, of their rows of other lengths. */
+static void add_many_sums(Graph *g) {
+  int sum = -1;
+  for (int i = 0; i < MANY; i++) {
+    int x = load_new(g, arena_printf(g->arena, "x%d", i), SHAPE(ROWS, COLS + i)), y = ir_reduce(g, OP_SUM, x, 1);
+    sum = i ? ir_add(g, sum, y) : y;
+  }
+  store_new(g, "sum", sum);
+}
+
+/* The same, of what the forward pass makes. */
+static void add_many_of_forward(Graph *g) {
+  int values[MANY], sum = -1;
+  for (int i = 0; i < MANY; i++)
+    values[i] = ir_reduce(g, OP_MAXIMUM, load_new(g, arena_printf(g->arena, "x%d", i), SHAPE(ROWS, COLS)), 1);
+  g->phase = PHASE_BACKWARD;
+  for (int i = 0; i < MANY; i++) sum = i ? ir_add(g, sum, values[i]) : values[i];
+  store_new(g, "sum", sum);
+}
+
+/* So many values of one. */
+static void add_many_stores(Graph *g) {
+  int x = ir_unary(g, OP_EXP, load_new(g, "x", SHAPE(ROWS, COLS)));
+  for (int i = 0; i < MANY; i++) store_new(g, arena_printf(g->arena, "y%d", i), ir_scale(g, x, 2 + i));
+}
+
+TEST(kernels_have_no_more_arguments_than_a_step_has_room_for) {
+  static void (*const build[])(Graph * g) = {add_many_sums, add_many_of_forward, add_many_stores};
+  for (size_t i = 0; i < sizeof build / sizeof *build; i++) {
+    Arena *arena = arena_open();
+    Graph *g = graph_open(arena);
+    build[i](g);
+    const Program *p =
+        compile(arena, g, NULL, &(Choices){.units_alive = 1, .matmul = "auto", .threads = 1}, "many", true, true, NULL);
+    EXPECT_TEXT(shadow_run(p), "");
+    int most = 0;
+    for (int s = 0; s < p->nsteps; s++)
+      if (p->steps[s].nin + p->steps[s].nout > most) most = p->steps[s].nin + p->steps[s].nout;
+    EXPECT(most <= STEP_ARGS);
+    EXPECT(most > STEP_ARGS / 2); /* and are not cut into small ones */
+    arena_close(arena);
+  }
+}
+
 TEST(a_write_to_what_is_still_being_sent_is_found) {
   Buffer buffers[3];
   StepArg args[3];
