@@ -96,7 +96,16 @@ const CkptText *model_tokenizer_papers(Arena *arena, const char *from, const Tok
 }
 
 static void open_files(ModelFolder *m) {
-  m->files = safetensors_open(m->path);
+  Why why;
+  m->files = try_safetensors_open(m->path, &why);
+  if (!m->files && strcmp(ckpt_steps_folder(m->arena, m->path), m->path))
+    fail(FAIL_INPUT, "%s: no checkpoint there\nhelp: this run has saved nothing yet (checkpoint.every; touch SAVE in its folder)",
+         m->path);
+  if (!m->files)
+    fail(FAIL_INPUT,
+         "%s\nhelp: give the folder of a run that has saved, of one of its steps, or a Hugging Face folder; copy that again if it "
+         "was cut short",
+         why.text);
   take_folder(m->arena, &m->papers, m->path, is_paper);
 }
 

@@ -254,7 +254,8 @@ static int by_bytes(const void *a, const void *b) { return strcmp(*(char *const 
 static bool add_pattern(Tokens *t, int number, const char *pattern, const TokensAsk *ask, Why *why) {
   glob_t found;
   int rc = glob(pattern, GLOB_ERR | GLOB_NOSORT | GLOB_TILDE, NULL, &found);
-  if (rc == GLOB_NOMATCH) return why_not(why, "%s: no such file\nhelp: check data.train and data.val", pattern);
+  if (rc == GLOB_NOMATCH || (rc == GLOB_ABORTED && errno == ENOENT)) /* of files, or of their folder */
+    return why_not(why, "%s: no such file\nhelp: check data.train and data.val", pattern);
   if (rc) return why_not(why, "%s: its folder cannot be read: %s", pattern, rc == GLOB_NOSPACE ? "out of memory" : strerror(errno));
   qsort(found.gl_pathv, found.gl_pathc, sizeof *found.gl_pathv, by_bytes);
   bool ok = true;

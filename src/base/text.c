@@ -45,6 +45,28 @@ void text_close(Text *text) {
   *text = (Text){0};
 }
 
+/* Where the word at `at` ends, with the blanks before it. */
+static size_t word_end(const char *bytes, size_t n, size_t at) {
+  int depth = 0;
+  while (at < n && bytes[at] == ' ') at++;
+  for (; at < n && (bytes[at] != ' ' || depth); at++) depth += (bytes[at] == '[') - (bytes[at] == ']');
+  return at;
+}
+
+void text_wrap(Text *text, const char *bytes, size_t n, int column, int indent) {
+  for (size_t at = 0, end; at < n; at = end) {
+    end = word_end(bytes, n, at);
+    if (column + (int)(end - at) > TEXT_WIDTH && column > indent) {
+      while (bytes[at] == ' ') at++;
+      text_printf(text, "\n%*s", indent, "");
+      column = indent;
+    }
+    text_add(text, bytes + at, end - at);
+    column += (int)(end - at);
+  }
+  text_add(text, "\n", 1);
+}
+
 void text_pin_locale(void) {
   locale_t c = newlocale(LC_ALL_MASK, "C", (locale_t)0);
   if (c) uselocale(c); /* a program that never calls setlocale is in the C locale already; libraries may */

@@ -16,6 +16,10 @@ typedef struct Text {
 void text_add(Text *text, const char *bytes, size_t n);
 void text_printf(Text *text, const char *format, ...) __attribute__((format(printf, 2, 3)));
 void text_close(Text *text);
+/* n bytes and a newline, as lines of at most TEXT_WIDTH columns: the first begins at `column`, the others at `indent`.  They are
+ * broken at blanks; what stands in [] stays together. */
+enum { TEXT_WIDTH = 116 };
+void text_wrap(Text *text, const char *bytes, size_t n, int column, int indent);
 
 /* Whole-string parses: false on an empty string, trailing characters or overflow.  Decimal point is '.'. */
 bool num_parse_double(const char *text, double *value);

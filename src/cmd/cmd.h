@@ -8,9 +8,10 @@
 typedef struct Command {
   const char *name;
   const char *group; /* before, during, after or inspect a run */
-  const char *usage; /* the words after the name */
-  const char *help;
-  bool ranks; /* made for mpirun; the others are one process and never start MPI */
+  const char *brief; /* a line */
+  const char *usage; /* the words after the name, a line a form */
+  const char *help;  /* lines: a sentence, or a word of usage, a tab and what it means */
+  bool ranks;        /* made for mpirun; the others are one process and never start MPI */
   int (*run)(int argc, char **argv);
 } Command;
 

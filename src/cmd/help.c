@@ -9,26 +9,48 @@
 #include "src/cmd/cmd.h"
 #include "src/config/config.h"
 
+enum { MEANING = 27 }; /* column of what words mean */
+
 static void print_commands(Text *out) {
   static const char *const groups[] = {"before", "during", "after", "inspect"};
   text_printf(out, "usage: [mpirun -np N] hpctrain [COMMAND] [RUN.yaml] [section.key=value ...]\n");
-  for (int g = 0; g < 4; g++) {
-    int n = 0;
-    for (int i = 0; i < ncommands; i++) {
-      if (strcmp(commands[i].group, groups[g]) != 0) continue;
-      if (!n++) text_printf(out, "  %-8s", groups[g]);
-      text_printf(out, " %s%s", commands[i].name, strcmp(commands[i].name, "train") != 0 ? "" : " (default)");
-    }
-    if (n) text_printf(out, "\n");
-  }
+  for (int g = 0; g < 4; g++)
+    for (int i = 0, n = 0; i < ncommands; i++)
+      if (!strcmp(commands[i].group, groups[g]))
+        text_printf(out, "  %-9s%-11s %s\n", n++ ? "" : groups[g], commands[i].name, commands[i].brief);
   text_printf(out, "more: hpctrain help COMMAND|SECTION|KEY\n"
                    "exit: 0 done, or saved for requeue; 1 our bug; 2 your input; 3 this machine; 4 rank lost or hang (mpirun may "
                    "turn it into 137)\n");
 }
 
+static void print_usage(const Command *command, Text *out) {
+  for (const char *form = command->usage; *form;) {
+    size_t start = out->n, n = strcspn(form, "\n");
+    text_printf(out, "%s%shpctrain %s ", form == command->usage ? "usage: " : "       ", command->ranks ? "[mpirun -np N] " : "",
+                command->name);
+    text_wrap(out, form, n, (int)(out->n - start), 11);
+    form += n + (form[n] == '\n');
+  }
+}
+
+static void print_help(const Command *command, Text *out) {
+  for (const char *line = command->help; *line;) {
+    int n = (int)strcspn(line, "\n"), word = (int)strcspn(line, "\t\n");
+    text_printf(out, "  ");
+    if (word < n) {
+      text_printf(out, "%-*.*s", MEANING - 2, word, line);
+      if (word > MEANING - 3) text_printf(out, " ");
+      text_wrap(out, line + word + 1, (size_t)(n - word - 1), word > MEANING - 3 ? word + 3 : MEANING, MEANING);
+    } else {
+      text_wrap(out, line, (size_t)n, 2, 2);
+    }
+    line += n + (line[n] == '\n');
+  }
+}
+
 static void print_command(const Command *command, Text *out) {
-  text_printf(out, "usage: %shpctrain %s %s\n  %s\n", command->ranks ? "[mpirun -np N] " : "", command->name, command->usage,
-              command->help);
+  print_usage(command, out);
+  print_help(command, out);
 }
 
 static void fail_topic(const char *topic) {

@@ -38,7 +38,8 @@ static ProfTable *read_rank(Arena *arena, const RunFolder *folder, int rank) {
   ProfTable *table;
   Why why;
   if (!prof_table_try_read(arena, runfolder_rank_profile(folder, arena, rank, "tsv"), &table, &why))
-    fail(FAIL_INPUT, "%s\nhelp: profile.steps=10-12 records steps of a run; hpctrain help profile.steps", why.text);
+    fail(FAIL_INPUT, "no profile of rank %d: %s\nhelp: profile.steps=10-12 records steps of a run; hpctrain help profile.steps",
+         rank, why.text);
   if (table->rank != rank || table->ranks > RANKS_MOST)
     fail(FAIL_INPUT, "%s is not rank %d's\nhelp: record the profile again", runfolder_rank_profile(folder, arena, rank, "tsv"),
          rank);

@@ -27,7 +27,7 @@ static void split_refuse(void) {
 }
 
 static void mpi_start(int *argc, char ***argv, char library[MPI_MAX_LIBRARY_VERSION_STRING]) {
-  int provided = 0, n = 0;
+  int provided = 0, n = 0, started = comm_launched_ranks();
   MPI("start-up", MPI_Init_thread(argc, argv, MPI_THREAD_MULTIPLE, &provided));
   MPI("start-up", MPI_Comm_set_errhandler(MPI_COMM_WORLD, MPI_ERRORS_RETURN));
   MPI("start-up", MPI_Get_library_version(library, &n));
@@ -40,6 +40,14 @@ static void mpi_start(int *argc, char ***argv, char library[MPI_MAX_LIBRARY_VERS
   if (launch_library_is_refused(library))
     fail(FAIL_MACHINE,
          "%s loses data in files over 2 GB\nhelp: Open MPI 4.0.3 or newer (module load, or apt-get install openmpi-bin)", name);
+  if (size == 1 && started > 1) {
+    abort_prepare(launch_rank(), started, "", true, false);
+    fail(FAIL_MACHINE,
+         "mpirun started %d programs of one rank each: it is not that of this program's MPI, %s\n"
+         "help: the mpirun of that MPI (which mpirun; module list); for one rank on purpose: env -u PMI_SIZE -u "
+         "OMPI_COMM_WORLD_SIZE",
+         started, name);
+  }
   if (provided < MPI_THREAD_MULTIPLE)
     fail(FAIL_MACHINE, "%s has no MPI_THREAD_MULTIPLE (it provides level %d)\nhelp: use an MPI built with thread support", name,
          provided);

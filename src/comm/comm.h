@@ -20,10 +20,11 @@ typedef struct Comm Comm; /* the job */
 
 /* Before anything that may fail: what all ranks of a launcher would say alike is then told once, before MPI's start too. */
 void comm_launch(void);
-bool comm_is_launched(void); /* by one for ranks, as mpirun and srun are */
+bool comm_is_launched(void);   /* by one for ranks, as mpirun and srun are */
+int comm_launched_ranks(void); /* how many mpirun says that it has started; 1 where it says nothing, as srun */
 /* MPI_Init_thread(MULTIPLE), then PMIx where there is one; sets the fail hook (all ranks end, an error that all ranks share
- * is printed once).  Refuses Open MPI older than 4.0.3 and an srun that started N programs of one rank each, with the
- * remedy.  error_file: appended to by the hook once known. */
+ * is printed once).  Refuses Open MPI older than 4.0.3, and an srun or another MPI's mpirun that started N programs
+ * of one rank each, with the remedy.  error_file: appended to by the hook once known. */
 Comm *comm_boot(int *argc, char ***argv);
 /* One rank that never touches MPI; for commands that need no ranks, and tests. */
 Comm *comm_self(void);

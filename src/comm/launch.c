@@ -28,6 +28,11 @@ int launch_rank(void) { return told_rank() < 0 ? 0 : told_rank(); }
 
 bool comm_is_launched(void) { return told_rank() >= 0; }
 
+int comm_launched_ranks(void) {
+  int64_t ranks = env_int("OMPI_COMM_WORLD_SIZE", env_int("PMI_SIZE", 1)); /* PMI: MPICH's mpirun, and Intel's */
+  return ranks > 1 && ranks < 1 << 30 ? (int)ranks : 1;
+}
+
 bool launch_is_split(void) {
   return getenv("SLURM_PROCID") && !getenv("PMIX_RANK") && !getenv("OMPI_COMM_WORLD_RANK") && !getenv("PMI_RANK") &&
          env_int("SLURM_NTASKS", 1) > 1;

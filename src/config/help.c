@@ -42,6 +42,8 @@ static int names_length(const char *list, int n) {
   return (int)length;
 }
 
+enum { VALUES = 44 }; /* columns of a section's second column */
+
 static void print_row(const Key *key, Text *out) {
   Text values = {0};
   if (key->type == KEY_AMOUNT || key->type == KEY_CHOICE || key->type == KEY_FIT) {
@@ -49,12 +51,14 @@ static void print_row(const Key *key, Text *out) {
   } else {
     text_printf(&values, "%s", key->help);
   }
-  size_t start = out->n;
-  text_printf(out, "%s %-24s %-44s", key->required ? "*" : " ", key->name, values.at);
-  if (key->fallback) text_printf(out, "  default: %s", key->fallback);
-  if (!key->fallback && key->elsewhere) text_printf(out, "  elsewhere: %.*s", names_length(key->elsewhere, 2), key->elsewhere);
-  while (out->n > start && out->at[out->n - 1] == ' ') out->at[--out->n] = 0;
-  text_printf(out, "\n");
+  if (key->fallback || key->elsewhere)
+    text_printf(&values, "%s%*s", values.n > VALUES ? ";" : "", values.n > VALUES ? 1 : VALUES + 2 - (int)values.n, "");
+  if (key->fallback)
+    text_printf(&values, "default: %s", key->fallback);
+  else if (key->elsewhere)
+    text_printf(&values, "elsewhere: %.*s", names_length(key->elsewhere, 2), key->elsewhere);
+  text_printf(out, "%s %-24s ", key->required ? "*" : " ", key->name);
+  text_wrap(out, values.at, values.n, 27, 27);
   text_close(&values);
 }
 

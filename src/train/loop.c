@@ -234,7 +234,11 @@ static void tell_next(Run *run, bool requeue) {
 
 void run_steps(Run *run) {
   if (run->step >= run->shape.last_step) {
-    if (run_speaks(run)) lines_note(run->lines, "step %lld is done: nothing is left to do", (long long)run->step);
+    const char *key = run->shape.last_step < run->shape.total_steps ? "train.stop_after" : "train.duration";
+    if (run_speaks(run))
+      lines_note(run->lines,
+                 "step %lld is done, nothing is left to do: with a longer %s the run goes on, another run.folder begins anew",
+                 (long long)run->step, key);
     run_export(run);
     return;
   }

@@ -121,6 +121,18 @@ static HfConfig saved_config(Arena *arena, const char *path) {
   return hf;
 }
 
+static HfConfig read_config(Arena *arena, const Config *c, const char *path) {
+  HfConfig hf;
+  Why why;
+  char known[256], help[400];
+  snprintf(help, sizeof help, "%sa Hugging Face folder%s of one of %s",
+           path == c->model.from ? "the folder of a run that has saved, or " : "", path == c->model.from ? "" : " or config.json",
+           name_known(known, sizeof known));
+  if (!try_hf_config_read(arena, path, &hf, &why))
+    config_fail(c, path == c->model.from ? "model.from" : "model.config", help, "%s", why.text);
+  return hf;
+}
+
 static void check_routes(const Config *c, const ModelConfig *model) {
   if (c->device.kind == DEVICE_KIND_CUDA && model->experts_per_token > GPU_ROUTE_CHOICES)
     config_fail(c, "device.kind", "device.kind: cpu, or a model with fewer",
@@ -134,7 +146,7 @@ ModelConfig setup_model(Arena *arena, const Config *c, Text *warnings) {
   if (c->model.preset) {
     CHECK(model_preset(c->model.preset, &model)); /* the name was checked with the run file */
   } else if (path) {
-    HfConfig hf = path == c->model.from && model_folder_is_ckpt(path) ? saved_config(arena, path) : hf_config_read(arena, path);
+    HfConfig hf = path == c->model.from && model_folder_is_ckpt(path) ? saved_config(arena, path) : read_config(arena, c, path);
     for (int i = 0; i < hf.n_warnings; i++) text_printf(warnings, "%s\n", hf.warnings[i]);
     model = setup_model_from_hf(&hf);
   } else {

@@ -255,8 +255,11 @@ test_what_cannot_be_spoken_is_an_error() {
   expect_run 2 "$hpctrain" generate run data.tokenizer=none
   expect_err 'no tokenizer is known of run/checkpoints/step-00000004'
   expect_run 2 "$hpctrain" generate nowhere
-  expect_err 'nowhere'
-  expect_err '^help: '
+  expect_err '^error: nowhere: No such file or directory$'
+  expect_err '^help: give the folder of a run that has saved'
+  mkdir -p begun/checkpoints
+  expect_run 2 "$hpctrain" generate begun
+  expect_err '^error: begun: no checkpoint there$'
   expect_run 2 "$hpctrain" generate
   expect_run 2 "$hpctrain" generate run --tokens many
   expect_run 2 "$hpctrain" generate run --temperature -1

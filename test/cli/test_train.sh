@@ -288,7 +288,7 @@ test_nothing_is_left_to_do() {
   train 2
   cp run/metrics.jsonl before
   train 2
-  expect_out '^note  step 10 is done: nothing is left to do$'
+  expect_out '^note  step 10 is done, nothing is left to do: with a longer train.duration the run goes on, '
   cmp before run/metrics.jsonl
 }
 

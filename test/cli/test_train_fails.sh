@@ -28,6 +28,9 @@ test_a_data_file_that_is_missing_short_or_foreign() {
   write_run
   fails 2 2 data.train=absent.bin
   expect_err '^error: .*absent\.bin'
+  fails 2 1 'data.train=absent/*.bin'
+  expect_err '^error: absent/\*\.bin: no such file$'
+  expect_err '^  --> argument 2: data.train=absent/'
   head -c 5000 data.bin > short.bin
   fails 2 2 data.train=short.bin
   expect_err '^error: .*short\.bin'
@@ -77,6 +80,10 @@ test_a_token_beyond_the_vocabulary() {
 test_weights_that_lie_or_belong_to_another_model() {
   write_run
   sed -i '/^model/d' t.yaml
+  fails 2 1 model.from=nowhere $plain
+  expect_err '^error: nowhere: No such file or directory$'
+  expect_err '^  --> argument 2: model.from=nowhere$'
+  expect_err '^help: the folder of a run that has saved, or a Hugging Face folder of one of '
   cp -r "$srcdir/test/golden/llama2" a
   chmod -R u+w a
   printf '\377\377\377\377' | dd of=a/model.safetensors conv=notrunc bs=1 status=none

@@ -114,7 +114,7 @@ expect_end() {
   done
   status=$(cat ended)
   case $status in
-    0) expect_out '^done |nothing is left to do$' ;;
+    0) expect_out '^done |nothing is left to do: ' ;;
     4 | 137) if died_saving; then met=save; elif grep -q '^step' out; then met=step; else met=start; fi ;;
     *) echo "status $status" >&2; tail -n 5 out err >&2; return 1 ;;
   esac

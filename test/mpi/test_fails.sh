@@ -71,6 +71,17 @@ test_srun_without_pmix_is_refused() {
   expect_err '^help: srun --mpi=pmix'
 }
 
+test_mpirun_of_another_mpi_is_refused() {
+  expect_run 3 env -u PMIX_RANK -u OMPI_COMM_WORLD_RANK -u OMPI_COMM_WORLD_SIZE PMI_RANK=0 PMI_SIZE=4 "$fails" ok
+  expect_err '^error: mpirun started 4 programs of one rank each: it is not that of .*MPI'
+}
+
+test_a_command_without_ranks_is_refused_under_mpirun() {
+  expect_run 2 mpi 2 "$hpctrain" plan t.yaml
+  expect_err '^error: plan takes no ranks, and 2 were started$'
+  expect_equal "$(grep -c ^error: err)" 1
+}
+
 test_64_ranks_start_and_end() {
   expect_run 0 mpi 64 timeout $((60 * slowdown)) "$fails" ok
   expect_out '^64 ranks, 1 node '

@@ -257,6 +257,31 @@ TEST(text_grows) {
   EXPECT(!text.at && !text.n);
 }
 
+TEST(wrapped_text_has_its_words_in_short_lines) {
+  static const char words[] = "[--alpha ONE ...] beta gamma: [--delta TWO | --epsilon] zeta";
+  Text all = {0}, text = {0}, joined = {0};
+  for (int i = 0; i < 4; i++) text_printf(&all, "%s%s", i ? " " : "", words);
+  text_wrap(&text, all.at, all.n, 90, 7);
+  int column = 90;
+  for (const char *at = text.at; *at; at++) {
+    column = *at == '\n' ? 0 : column + 1;
+    EXPECT(column <= TEXT_WIDTH);
+    if (*at == '\n' && at[1]) { /* broken at a blank */
+      EXPECT(strspn(at + 1, " ") == 7);
+      text_add(&joined, " ", 1);
+      at += 7;
+      column = 7;
+    } else if (*at != '\n') {
+      text_add(&joined, at, 1);
+    }
+  }
+  EXPECT_TEXT(joined.at, all.at);
+  EXPECT(strstr(text.at, "\n       [--alpha ONE ...]") && !strstr(text.at, "TWO\n"));
+  text_close(&text);
+  text_close(&joined);
+  text_close(&all);
+}
+
 TEST(fail_says_its_context_once_and_chooses_the_status) {
   EXPECT_FAIL(FAIL_INPUT, "error: no such key\nhelp: look\n", fail(FAIL_INPUT, "no such key\nhelp: look"));
   EXPECT_FAIL(FAIL_MACHINE, "error: rank 3 (n002): disk full\n", fail_set_context("rank 3 (n002): ");

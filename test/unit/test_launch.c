@@ -57,6 +57,20 @@ TEST(split_launch_is_seen) {
   for (int i = 0; i < 5; i++) unsetenv(names[i]);
 }
 
+TEST(launchers_of_any_mpi_tell_how_many_they_start) {
+  unsetenv("PMI_SIZE");
+  unsetenv("OMPI_COMM_WORLD_SIZE");
+  EXPECT(comm_launched_ranks() == 1);
+  setenv("PMI_SIZE", "4", 1);
+  EXPECT(comm_launched_ranks() == 4);
+  setenv("OMPI_COMM_WORLD_SIZE", "2", 1);
+  EXPECT(comm_launched_ranks() == 2);
+  setenv("OMPI_COMM_WORLD_SIZE", "-3", 1);
+  EXPECT(comm_launched_ranks() == 1);
+  unsetenv("PMI_SIZE");
+  unsetenv("OMPI_COMM_WORLD_SIZE");
+}
+
 /* CPUs from…to-1. */
 static cpu_set_t span(int from, int to) {
   cpu_set_t set;
