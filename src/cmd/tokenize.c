@@ -141,6 +141,7 @@ static int files(const Words *w, const Tokenizer *t, int argc, char **argv) {
   bool bytes = !strcmp(tokenizer_kind(t), "bytes");
   TokenizeOptions o = {.out = w->out,
                        .field = w->field ? w->field : "text",
+                       .asked = w->field,
                        .chat_name = w->chat,
                        .inputs = w->inputs,
                        .bos = -1,

@@ -12,6 +12,7 @@
 typedef struct TokenizeOptions {
   const char *out;   /* names of shards begin so; one that ends in .bin is the file */
   const char *field; /* of JSON lines */
+  bool asked;        /* the user has named it, so that lines must be there */
   const Chat *chat;  /* JSON lines are conversations; NULL: texts */
   const char *chat_name;
   bool inputs;      /* as the chat has it */

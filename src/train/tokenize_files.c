@@ -66,10 +66,27 @@ static void make_folder(const Job *j) {
     fail(FAIL_MACHINE, "%s", why.text);
 }
 
+/* Names tell what is in files; one that is called *.json may hold what another program takes for lines. */
+static void check_kinds(const Job *j) {
+  int lines = 0, texts = 0;
+  const char *text = NULL;
+  for (int i = 0; i < j->sources.n; i++) {
+    const Source *s = &j->sources.at[i];
+    size_t n = strlen(s->path);
+    if (j->o->chat && !s->json) fail(FAIL_INPUT, "%s: conversations are JSON lines, *.jsonl or *.ndjson", s->path);
+    lines += s->json;
+    if (n > 5 && !strcmp(s->path + n - 5, ".json") && !texts++) text = s->path;
+  }
+  if (j->o->asked && !lines)
+    fail(FAIL_INPUT, "--field %s: %s%s: no JSON lines\nhelp: they are files *.jsonl or *.ndjson, an object a line", j->o->field,
+         j->sources.at[0].path, j->sources.n > 1 ? " and the others" : "");
+  if (texts && comm_rank(j->comm) == 0)
+    fprintf(stderr, "note   %s%s: taken as text; JSON lines are files *.jsonl or *.ndjson\n", text, texts > 1 ? " and others" : "");
+}
+
 static void cut(Job *j, char *const *inputs, int n) {
   for (int i = 0; i < n; i++) sources_add(j->arena, &j->sources, inputs[i], j->o->lines);
-  for (int i = 0; j->o->chat && i < j->sources.n; i++)
-    if (!j->sources.at[i].json) fail(FAIL_INPUT, "%s: conversations are JSON lines, *.jsonl or *.ndjson", j->sources.at[i].path);
+  if (j->sources.n) check_kinds(j);
   int64_t all = sources_size(&j->sources), most = j->o->shards ? (all + j->o->shards - 1) / j->o->shards : 0;
   if (!all) fail(FAIL_INPUT, "%s%s: no text is there", inputs[0], n > 1 ? " and the others" : "");
   size_t length = strlen(j->o->out);

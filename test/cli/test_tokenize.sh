@@ -45,6 +45,17 @@ test_lines_are_documents_when_asked() {
   printf '"one\\r\\n\\ntwo"\n' | printed "$golden/gpt2-style.json" | cmp - <(ids y.bin)
 }
 
+test_json_that_is_no_lines_by_its_name_is_told() {
+  mkdir in
+  printf '[{"text": "a"}]' > in/a.json
+  expect_run 0 "$hpctrain" tokenize --tokenizer bytes in --out x.bin
+  expect_err '^note   in/a\.json: taken as text; JSON lines are files \*\.jsonl'
+  expect_run 2 "$hpctrain" tokenize --tokenizer bytes in --out y.bin --field text
+  expect_err '^error: --field text: in/a\.json: no JSON lines$'
+  printf '{"text": "a"}\n' > in/b.jsonl
+  expect_run 0 "$hpctrain" tokenize --tokenizer bytes in --out y.bin --field text
+}
+
 test_any_threads_and_ranks_make_the_same_files() {
   verses 3000 | lines > a.jsonl
   verses 2000 > b.txt
