@@ -120,7 +120,7 @@ static void check_model(const Run *run, const Ckpt *ckpt) {
               help, "the model cannot change in a run; from the checkpoint's to this one:\n%s", changes.at);
 }
 
-/* What files hold may not change; when they were made may.  A checkpoint of before there was such a list has none. */
+/* What files hold may not change; when they were made and where they lie may. */
 static void check_files(const Run *run, const Ckpt *ckpt) {
   const char *was = ckpt_text(ckpt, run->arena, "data");
   Text told = {0};
@@ -129,12 +129,13 @@ static void check_files(const Run *run, const Ckpt *ckpt) {
   text_close(&told);
 }
 
-/* Paths stay; the format may be told otherwise where it means as many tokens. */
+/* Paths stay where there is no list of what the files held, as in a checkpoint of before there was one; the format may be told
+ * otherwise where it means as many tokens. */
 static void check_data(const Run *run, const Ckpt *ckpt, const Config *was) {
   const DataSets *a = &was->data.train, *b = &run->config->data.train;
   bool same = a->n == b->n;
   for (int i = 0; same && i < a->n; i++) same = !strcmp(a->at[i].path.text, b->at[i].path.text);
-  if (!same)
+  if (!same && !ckpt_find(ckpt, "/run/data"))
     config_fail(run->config, "data.train", help, "the training data cannot change in a run: the checkpoint has %s",
                 a->at[0].path.text);
   static const struct {

@@ -46,8 +46,9 @@ test_a_mixture_may_be_told_otherwise_but_not_be_another() {
   expect_err '^error: the mixture cannot change in a run: the checkpoint has 7/10 of [0-9]+ sequences, 3/10 of 33 sequences, now it is 7/11 of '
   fails 2 1 $plain 'data.train=[data.bin, "sm*.bin"]'
   expect_err '^error: the (number of sequences|mixture).* cannot change in a run'
-  fails 2 1 $plain 'data.train=[{path: data.bin, weight: 7}, {path: small.bin, weight: 3}]'
-  expect_err '^error: the training data cannot change in a run'
+  fails 2 1 $plain 'data.train=[{path: data.bin, weight: 7}, {path: data.bin, weight: 3}]'
+  expect_err '^error: the number of tokens in data.train cannot change in a run'
+  train 1 $plain train.stop_after=4steps 'data.train=[{path: data.bin, weight: 7}, {path: small.bin, weight: 3}]' # the same file
 }
 
 test_what_is_wrong_with_a_source_is_told_with_its_line() {

@@ -131,18 +131,20 @@ test_another_run_is_not_gone_on_with() {
   fails 2 2 $plain run.seed=2
   expect_err '^error: run\.seed cannot change in a run: the checkpoint has 1, now it is 2$'
   expect_err '^help: put it back, or give another run.folder'
-  cp data.bin other.bin
+  cp data.bin kept.bin
+  "$hpctrain" tokenize other.bin "$srcdir/README.md" > /dev/null
   fails 2 2 $plain data.train=other.bin
-  expect_err '^error: the training data cannot change in a run: the checkpoint has data\.bin'
+  expect_err '^error: the number of tokens in data.train cannot change in a run: the checkpoint has [0-9]+, now it is [0-9]+$'
   fails 2 2 $plain checkpoint.resume=absent run.folder=b
   expect_err '^error: there is no checkpoint in absent'
   printf x | dd of=data.bin bs=1 seek=2000 conv=notrunc status=none
   fails 2 2 $plain
   expect_err '^error: the training data cannot change in a run: .*data\.bin has other bytes than in the checkpoint: as many, [0-9]+; it was last written at 20'
   expect_err 'train: data\.bin'
-  cp other.bin data.bin
   cmp kept.yaml run/run.yaml && [ ! -e run/attempts/2 ] # a refused attempt is none
-  train 2 $plain train.stop_after=3steps
+  mkdir moved && mv kept.bin moved
+  train 2 $plain train.stop_after=3steps data.train=moved/kept.bin
+  expect_out '^note  changed data\.train: moved/kept\.bin, was data\.bin$'
 }
 
 # Of the table's keys each that is fixed, and none that is not.
@@ -154,7 +156,7 @@ test_what_may_change_in_a_run_is_what_the_table_says() {
     [model.hidden_size]=64 [model.num_hidden_layers]=3 [model.num_attention_heads]=2 [model.num_key_value_heads]=1 [model.head_dim]=6
     [model.intermediate_size]=40 [model.rms_norm_eps]=1e-6 [model.rope_theta]=1e6 [model.tie_word_embeddings]=true
     [model.max_position_embeddings]=64 [model.initializer_range]=0.1)
-  cp data.bin other.bin
+  cp data.bin other.bin && printf x | dd of=other.bin bs=1 seek=2000 conv=notrunc status=none
   cp -r "$srcdir/test/golden/llama2" golden
   local key file
   "$hpctrain" config --doc | awk '/^## /{section = $2} /cannot change in a run/{gsub("`", "", $2); print section "." $2}' > fixed
