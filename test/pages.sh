@@ -86,5 +86,5 @@ while IFS=$'\t' read -r page words; do
 done < <(tokens '(^|[^A-Za-z0-9_./-]|/)hpctrain [a-z]+( [^|;#]*)?$' | sed -E 's/\t.*hpctrain/\thpctrain/; /hpctrain [a-z]+[.]/d')
 while IFS=$'\t' read -r page flag; do
   grep -rqF -- "${flag# }" src test/fuzz test/run.sh test/runner.sh test/bench configure.ac || tell "$page" "nothing knows ${flag# }"
-done < <(tokens '(^| )--[a-z][a-z-]+')
+done < <(all=$(grep -vE 'sbatch|srun|/configure' <<< "$all"); tokens '(^| )--[a-z][a-z-]+') # those of other programs
 exit $bad

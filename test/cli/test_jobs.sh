@@ -31,6 +31,14 @@ test_a_run_that_saved_is_queued_again_and_one_that_is_done_is_not() {
   expect_queued ""
 }
 
+test_a_program_that_is_not_on_the_path_is_told() {
+  write_cluster 'exit 0'
+  expect_run 3 env PATH="$PWD/bin:/usr/bin:/bin" SLURM_JOB_ID=7 bash "$srcdir/jobs/llama7b.slurm" t.yaml
+  expect_err '^error: hpctrain is not on the PATH$'
+  expect_err '^help: module load hpctrain'
+  expect_queued ""
+}
+
 test_errors_are_not_queued_again() {
   local status
   for status in 1 2 3; do
