@@ -20,6 +20,7 @@
 
 #include "io/json.h"
 #include "src/base/arena.h"
+#include "src/base/process.h"
 #include "src/base/text.h"
 #include "src/base/thread.h"
 
@@ -54,18 +55,8 @@ static void read_line(const char *path, char *out, size_t n) {
 
 /* When the process began, -1 when it is not there or only its remains are. */
 static int64_t process_start(int64_t pid) {
-  char path[64], line[1024];
-  snprintf(path, sizeof path, "/proc/%lld/stat", (long long)pid);
-  read_line(path, line, sizeof line);
-  const char *p = strrchr(line, ')'); /* a name may hold anything */
-  if (!p || strspn(p, ") ") != 2 || p[2] == 'Z' || p[2] == 'X') return -1;
-  p += 2;
-  for (int field = 3; field < 22; field++) { /* proc(5): the state is field 3, the start 22 */
-    p = strchr(p, ' ');
-    if (!p) return -1;
-    p++;
-  }
-  return strtoll(p, NULL, 10);
+  ProcessStat stat;
+  return process_stat((int)pid, &stat) && !strchr("ZX", stat.state) ? stat.started : -1;
 }
 
 static void describe_self(Holder *h) {

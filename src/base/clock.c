@@ -1,13 +1,10 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "src/base/clock.h"
 
-#include <stdio.h>
-#include <stdlib.h>
-#include <string.h>
 #include <time.h>
 #include <unistd.h>
 
-#include "src/base/text.h"
+#include "src/base/process.h"
 
 static double seconds(clockid_t id) {
   struct timespec t;
@@ -20,14 +17,9 @@ double clock_seconds(void) { return seconds(CLOCK_MONOTONIC); }
 double clock_wall(void) { return seconds(CLOCK_REALTIME); }
 
 double clock_since_exec(void) {
-  size_t n;
-  char *stat = file_read("/proc/self/stat", &n); /* proc(5): field 22, ticks after boot; the name in field 2 may hold blanks */
-  if (!stat) return 0;
-  char *p = strrchr(stat, ')');
-  for (int field = 2; p && field < 22; field++) p = strchr(p + 1, ' ');
-  double start = p ? strtod(p, NULL) / (double)sysconf(_SC_CLK_TCK) : 0;
-  free(stat);
-  return p ? seconds(CLOCK_BOOTTIME) - start : 0;
+  ProcessStat self;
+  if (!process_stat((int)getpid(), &self)) return 0;
+  return seconds(CLOCK_BOOTTIME) - (double)self.started / (double)sysconf(_SC_CLK_TCK);
 }
 
 const char *clock_utc(char out[32]) {

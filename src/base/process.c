@@ -1,11 +1,25 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "src/base/process.h"
 
+#include <inttypes.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
 #include "src/base/text.h"
+
+/* Fields from 3 on, behind the name, which may hold anything, ") R 1" too: the state, the parent, and field 22. */
+bool process_stat(int pid, ProcessStat *out) {
+  static const char fields[] = " %c %d %*s %*s %*s %*s %*s %*s %*s %*s %*s %*s %*s %*s %*s %*s %*s %*s %*s %" SCNd64;
+  char path[64];
+  size_t n;
+  snprintf(path, sizeof path, "/proc/%d/stat", pid);
+  char *text = file_read(path, &n), *open = text ? strchr(text, '(') : NULL, *close = open ? strrchr(open, ')') : NULL;
+  bool ok = close && sscanf(close + 1, fields, &out->state, &out->parent, &out->started) == 3;
+  if (ok) snprintf(out->name, sizeof out->name, "%.*s", (int)(close - open - 1), open + 1);
+  free(text);
+  return ok;
+}
 
 int64_t process_peak(void) {
   static const char field[] = "VmHWM:";

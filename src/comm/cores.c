@@ -56,27 +56,21 @@ int cores_share(const CoreMap *map, const cpu_set_t *bound, int ranks, int me, c
 
 /* --- what the system says ----------------------------------------------------------------------------------------------- */
 
+static bool is_launcher(const char *name) {
+  static const char *const launchers[] = {"mpirun", "mpiexec", "orterun",    "orted",          "prterun",
+                                          "prte",   "prted",   "slurmstepd", "hydra_pmi_proxy"}; /* all as ProcessStat has them */
+  for (size_t i = 0; i < sizeof launchers / sizeof *launchers; i++)
+    if (!strcmp(name, launchers[i])) return true;
+  return false;
+}
+
 /* The affinity of the launcher's daemon among our ancestors, which it did not bind as it bound us. */
 static bool launcher_affinity(cpu_set_t *set) {
-  static const char *const launchers[] = {"mpirun", "mpiexec", "orterun",    "orted",          "prterun",
-                                          "prte",   "prted",   "slurmstepd", "hydra_pmi_proxy"};
-  for (int pid = getppid(), depth = 0; pid > 1 && depth < 16; depth++) {
-    char path[64];
-    size_t n;
-    snprintf(path, sizeof path, "/proc/%d/stat", pid);
-    char *stat = file_read(path, &n);
-    char *open = stat ? strchr(stat, '(') : NULL, *close = stat ? strrchr(stat, ')') : NULL;
-    int parent = 0;
-    bool found = false;
-    if (open && close && close > open && sscanf(close + 1, " %*c %d", &parent) == 1)
-      for (size_t i = 0; i < sizeof launchers / sizeof *launchers; i++) {
-        size_t length = strlen(launchers[i]) < 15 ? strlen(launchers[i]) : 15; /* the kernel keeps 15 characters */
-        found |= (size_t)(close - open - 1) == length && !strncmp(open + 1, launchers[i], length);
-      }
-    free(stat);
-    if (found) return sched_getaffinity(pid, sizeof *set, set) == 0;
-    pid = parent;
-  }
+  enum { DEPTH_MOST = 16 }; /* shells and wrappers between */
+  ProcessStat stat;
+  int pid = getppid();
+  for (int depth = 0; pid > 1 && depth < DEPTH_MOST && process_stat(pid, &stat); depth++, pid = stat.parent)
+    if (is_launcher(stat.name)) return sched_getaffinity(pid, sizeof *set, set) == 0;
   return false;
 }
 

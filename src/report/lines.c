@@ -12,6 +12,7 @@
 #include "src/base/arena.h"
 #include "src/base/clock.h"
 #include "src/base/fail.h"
+#include "src/base/process.h"
 #include "src/base/text.h"
 #include "src/report/human.h"
 #include "src/report/private.h"
@@ -97,16 +98,11 @@ void lines_bar(Lines *l, const char *bar) {
 /* Where a process's output goes ("" when that is not told), and its parent (0). */
 static int output_of(int pid, int fd, char link[256]) {
   char path[64];
+  ProcessStat stat;
   snprintf(path, sizeof path, "/proc/%d/fd/%d", pid, fd);
   ssize_t n = readlink(path, link, 255);
   link[n > 0 ? n : 0] = 0;
-  snprintf(path, sizeof path, "/proc/%d/stat", pid);
-  size_t nbytes;
-  char *stat = file_read(path, &nbytes), *end = stat ? strrchr(stat, ')') : NULL; /* proc(5): a name may hold anything */
-  int parent = 0;
-  if (!end || sscanf(end, ") %*c %d", &parent) != 1) parent = 0;
-  free(stat);
-  return parent;
+  return process_stat(pid, &stat) ? stat.parent : 0;
 }
 
 /* mpirun gives its ranks a terminal of its own making, wherever its own output goes: then the first ancestor with another

@@ -1,21 +1,26 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* The graphs of a job's programs: micro-step, update, evaluation, generation.
  *
- * Vars that programs share, beside the model's inputs (model.h), units and their gradients (pass.h):
- *   loss_sum, token_count   carried: this rank's sums over the micro-steps of a step
- *   z_sum                   carried, with a z-loss: the same of the squares it is made of (model_loss)
- *   router_sum              carried, with losses on routers: those with their factors, times the micro-step's counted tokens: the
- * mean over a step's micro-steps and ranks is by tokens, as the loss's is lr, shard               step scalars: the learning rate;
- * which of a unit's shares this rank holds (state_share) loss_limit, norm_limit  step scalars: a step whose loss or gradient norm
- * is above is skipped; with a norm_limit below 0 nothing that persists changes: the step is only looked at dither_keys step
- * scalars, where moments are bf16: the key of each unit's draws shared                  step scalars of the units' part of an
- * update that is cut in two, from the output of its head: SHARED_… updates                 state: updates applied so far
- *   loss_scale, scale_age   states, where the loss is scaled: what it is multiplied by, and the updates since that changed
- *   metrics                 output of the update: METRIC_… below; the same on all ranks
- *   eval                    output of an evaluation: its loss sum and token count, summed over ranks
- *   logits                  output: (T,V) of verify's program; (1,V) of what fills a cache, which takes the position's number in
- * "row" next_logits             output: (B,V) of what extends a cache nll                     output: (T) of what scores replicas
- * output: a hash of each row that several ranks hold */
+ * Vars that programs share (carried ones hold sums of this rank over a step's micro-steps), beside the model's inputs
+ * (model.h), units and their gradients (pass.h):
+ *   loss_sum, token_count    carried
+ *   z_sum                    carried, with a z-loss: of the squares it is made of (model_loss)
+ *   router_sum               carried, with losses on routers: those with their factors, times the micro-step's counted tokens, so
+ *                            that the mean over micro-steps and ranks is by tokens, as the loss's is
+ *   lr                       step scalar: the learning rate
+ *   shard                    step scalar: which of a unit's shares this rank holds (state_share)
+ *   loss_limit, norm_limit   step scalars: a step whose loss or gradient norm is above is skipped; with a norm_limit below 0
+ *                            nothing that persists changes: the step is only looked at
+ *   dither_keys              step scalars, where moments are bf16: the key of each unit's draws
+ *   shared                   of an update that is cut in two: output of its head and step scalars of its units, SHARED_… below
+ *   updates                  state: updates applied so far
+ *   loss_scale, scale_age    states, where the loss is scaled: what it is multiplied by, and the updates since that changed
+ *   metrics                  output of the update: METRIC_… below; the same on all ranks
+ *   eval                     output of an evaluation: its loss sum and token count, summed over ranks
+ *   logits                   output: (T,V) of verify's program; (1,V) of what fills a cache, of the position that "row" names
+ *   next_logits              output: (B,V) of what extends a cache
+ *   nll                      output: (T) of what scores
+ *   replicas                 output: a hash of each row that several ranks hold */
 #ifndef TRAIN_GRAPHS_H
 #define TRAIN_GRAPHS_H
 

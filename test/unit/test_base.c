@@ -11,7 +11,9 @@
 #include <stdlib.h>
 #include <string.h>
 #include <sys/inotify.h>
+#include <sys/prctl.h>
 #include <sys/stat.h>
+#include <sys/wait.h>
 #include <unistd.h>
 
 #include "src/base/arena.h"
@@ -584,4 +586,21 @@ TEST(what_shows_late_is_waited_for_by_opening_the_folders_above) {
   EXPECT(read(watch, events, sizeof events) > 0);
   EXPECT(file_await(path, 0, look_once, &there) && there.looks == 1 && read(watch, events, sizeof events) < 0);
   CHECK(!close(watch));
+}
+
+TEST(processes_are_known_by_name_parent_and_start_whatever_they_are_called) {
+  ProcessStat self, child;
+  char name[16];
+  CHECK(!prctl(PR_GET_NAME, name) && !prctl(PR_SET_NAME, "a (b) Z 1 2"));
+  EXPECT(process_stat(getpid(), &self));
+  EXPECT_TEXT(self.name, "a (b) Z 1 2");
+  EXPECT(self.state == 'R' && self.parent == getppid() && self.started > 0);
+  EXPECT(clock_since_exec() >= 0 && clock_since_exec() < 3600);
+  pid_t pid = fork();
+  if (!pid) _exit(0);
+  siginfo_t ended;
+  CHECK(pid > 0 && !waitid(P_PID, (id_t)pid, &ended, WEXITED | WNOWAIT));
+  EXPECT(process_stat(pid, &child) && child.state == 'Z' && child.parent == getpid() && child.started >= self.started);
+  CHECK(waitpid(pid, NULL, 0) == pid && !prctl(PR_SET_NAME, name));
+  EXPECT(!process_stat(pid, &child));
 }
