@@ -11,6 +11,7 @@
 #include "io/hf_papers.h"
 #include "io/json.h"
 #include "src/base/file.h"
+#include "src/base/text.h"
 #include "src/base/vec.h"
 
 enum { PART = 1 << 20 }; /* elements that are read, converted and written at a time */
@@ -41,11 +42,6 @@ static DType type_of(const Export *e, const SafeTensor *t) {
 }
 
 /* --- how it is laid out --------------------------------------------------------------------------------------------------- */
-
-static bool ends_in(const char *text, const char *end) {
-  size_t n = strlen(text), m = strlen(end);
-  return n >= m && !strcmp(text + n - m, end);
-}
 
 static bool is_alike(const SafeTensor *a, const SafeTensor *b) {
   DType x, y;
@@ -81,7 +77,7 @@ static bool lay_as_imported(Export *e) {
   for (int i = 0; i < ckpt_n(c); i++) {
     const char *path = ckpt_at(c, i)->path;
     size_t n;
-    if (strncmp(path, start, strlen(start)) || !ends_in(path, ".safetensors")) continue;
+    if (strncmp(path, start, strlen(start)) || !text_ends(path, ".safetensors")) continue;
     const char *text = ckpt_text_bytes(c, e->arena, path + strlen("/run/"), &n);
     if (text) take_file(e, path + strlen(start), text, n);
   }

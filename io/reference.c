@@ -7,6 +7,7 @@
 #include "io/json.h"
 #include "io/names.h"
 #include "io/safetensors.h"
+#include "src/base/text.h"
 #include "src/base/vec.h"
 
 enum { DOES_NOT_COUNT = -100 };
@@ -170,7 +171,7 @@ ReferenceTraining *reference_training_open(Arena *arena, const char *path, int64
   t->weight_decay = decay(root, path);
   read_steps(t, arena, json_object_get(root, "steps"), path);
   json_decref(root);
-  size_t stem = strlen(path) > 5 && !strcmp(path + strlen(path) - 5, ".json") ? strlen(path) - 5 : strlen(path);
+  size_t stem = strlen(path) - (text_ends(path, ".json") ? strlen(".json") : 0);
   Reference *tokens = reference_open(arena, arena_printf(arena, "%.*s.safetensors", (int)stem, path));
   int64_t shape[3];
   t->tokens = read_ids(tokens, "tokens", 0, vocab, 3, shape);

@@ -12,13 +12,11 @@
 #include "io/mapped.h"
 #include "io/tokens.h"
 #include "src/base/arena.h"
+#include "src/base/text.h"
 
 static const char ending[] = ".mask";
 
-bool token_marks_is(const char *path) {
-  size_t n = strlen(path), m = strlen(ending);
-  return n > m && !strcmp(path + n - m, ending);
-}
+bool token_marks_is(const char *path) { return text_ends(path, ending); }
 
 char *token_marks_path(const char *path) {
   const char *slash = strrchr(path, '/'), *name = slash ? slash + 1 : path, *dot = strrchr(name, '.');

@@ -22,6 +22,7 @@
 #include "io/token_marks.h"
 #include "src/base/arena.h"
 #include "src/base/rng.h"
+#include "src/base/text.h"
 #include "src/base/utf8.h"
 #include "src/base/vec.h"
 
@@ -184,7 +185,7 @@ static bool read_layout(File *f, const Look *look, Why *why) {
 /* The caller's; NULL where the name ends otherwise. */
 static char *index_path(const char *path) {
   size_t n = strlen(path);
-  if (n < 4 || strcmp(path + n - 4, ".bin") != 0) return NULL;
+  if (!text_ends(path, ".bin")) return NULL;
   char *copy = xmalloc(n + 1);
   memcpy(copy, path, n - 3);
   strcpy(copy + n - 3, "idx");

@@ -67,6 +67,11 @@ void text_wrap(Text *text, const char *bytes, size_t n, int column, int indent) 
   text_add(text, "\n", 1);
 }
 
+bool text_ends(const char *text, const char *end) {
+  size_t n = strlen(text), m = strlen(end);
+  return n >= m && !strcmp(text + n - m, end);
+}
+
 void text_pin_locale(void) {
   locale_t c = newlocale(LC_ALL_MASK, "C", (locale_t)0);
   if (c) uselocale(c); /* a program that never calls setlocale is in the C locale already; libraries may */

@@ -21,6 +21,8 @@ void text_close(Text *text);
 enum { TEXT_WIDTH = 116 };
 void text_wrap(Text *text, const char *bytes, size_t n, int column, int indent);
 
+bool text_ends(const char *text, const char *end); /* whether it ends so */
+
 /* Whole-string parses: false on an empty string, trailing characters or overflow.  Decimal point is '.'. */
 bool num_parse_double(const char *text, double *value);
 bool num_parse_int(const char *text, int64_t *value);

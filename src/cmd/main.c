@@ -12,11 +12,6 @@
 #include "src/config/config.h"
 #include "src/model/model.h"
 
-static bool is_run_word(const char *word) {
-  const char *dot = strrchr(word, '.');
-  return strchr(word, '=') || (dot && (!strcmp(dot, ".yaml") || !strcmp(dot, ".yml")));
-}
-
 static _Noreturn void fail_word(const char *word) {
   const char *names[64];
   CHECK(ncommands <= 64);
@@ -35,7 +30,7 @@ static int run(int argc, char **argv) {
   if (command && !command->ranks && comm_launched_ranks() > 1)
     fail(FAIL_INPUT, "%s takes no ranks, and %d were started\nhelp: hpctrain %s without mpirun", word, comm_launched_ranks(), word);
   if (command) return command->run(argc - 1, argv + 1);
-  if (*word && !is_run_word(word)) fail_word(word);
+  if (*word && !config_is_run_file(word) && !strchr(word, '=')) fail_word(word);
   return cmd_train(argc, argv);
 }
 

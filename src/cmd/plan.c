@@ -6,10 +6,12 @@
 
 #include <errno.h>
 #include <inttypes.h>
+#include <limits.h>
 #include <stdio.h>
 #include <string.h>
 #include <sys/statvfs.h>
 
+#include "io/disk.h"
 #include "src/cmd/cmd.h"
 #include "src/report/human.h"
 #include "src/train/buckets.h"
@@ -20,22 +22,18 @@
 /* --- data and disk ---------------------------------------------------------------------------------------------------------- */
 
 /* Of the file system on which path will be made; negative: unknown. */
-static double disk_free(Arena *arena, const char *path) {
-  char *at = arena_printf(arena, "%s%s", *path == '/' ? "" : "./", path);
+static double disk_free(const char *path) {
+  char folder[PATH_MAX];
   struct statvfs fs;
-  while (statvfs(at, &fs)) {
-    char *slash = strrchr(at, '/');
-    if (!slash || slash == at) return -1;
-    *slash = 0;
-  }
-  return (double)fs.f_bavail * (double)fs.f_frsize;
+  disk_folder(path, folder, sizeof folder);
+  return statvfs(folder, &fs) ? -1 : (double)fs.f_bavail * (double)fs.f_frsize;
 }
 
 static void check_disk(const Prospect *p, int64_t steps) {
   const Config *c = p->config;
   char one[HUMAN_TEXT], all[HUMAN_TEXT], room[HUMAN_TEXT];
   int64_t n = setup_checkpoints(c, steps);
-  double nbytes = members_saved_bytes(p->members), most = nbytes * (double)n, left = disk_free(p->arena, c->run.folder);
+  double nbytes = members_saved_bytes(p->members), most = nbytes * (double)n, left = disk_free(c->run.folder);
   if (!n) {
     printf("disk   checkpoint %s; none is written but when asked for\n", human_bytes(nbytes, one));
     return;

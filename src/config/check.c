@@ -6,6 +6,7 @@
 #include <string.h>
 
 #include "src/base/fail.h"
+#include "src/base/text.h"
 #include "src/config/table.h"
 
 static const char *const *presets;
@@ -212,15 +213,7 @@ static void check_mixture(Config *c, Problems *p) {
          "sources of a mixture have epochs of their own");
 }
 
-bool config_is_json(const char *path) {
-  static const char *const endings[] = {".jsonl", ".ndjson"};
-  size_t n = strlen(path);
-  for (size_t i = 0; i < sizeof endings / sizeof *endings; i++) {
-    size_t m = strlen(endings[i]);
-    if (n > m && !strcmp(path + n - m, endings[i])) return true;
-  }
-  return false;
-}
+bool config_is_json(const char *path) { return text_ends(path, ".jsonl") || text_ends(path, ".ndjson"); }
 
 static bool has_json(const DataSets *sets) {
   for (int i = 0; i < sets->n; i++)

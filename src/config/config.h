@@ -242,7 +242,8 @@ Config *config_load_usable(Arena *arena, int argc, char **argv, int nranks, cons
 /* The same from a text in memory, such as a checkpoint's run file; name is what errors call it. */
 Config *config_parse(Arena *arena, const char *name, const char *text, int argc, char **argv);
 
-/* Whether a data set is JSON lines, by its name. */
+/* Whether a word of the command line is a run file, and a data set JSON lines: by their names. */
+bool config_is_run_file(const char *word);
 bool config_is_json(const char *path);
 
 /* The words that "section.key", a choice, may be; NULL at the end. */

@@ -8,6 +8,7 @@
 #include <unistd.h>
 
 #include "src/base/fail.h"
+#include "src/base/text.h"
 #include "src/base/utf8.h"
 #include "src/config/table.h"
 
@@ -154,10 +155,7 @@ static void read_section(Loader *l, const Node *name, const Node *value) {
 
 /* ---- the command line ---- */
 
-static bool is_run_file(const char *word) {
-  const char *dot = strrchr(word, '.');
-  return dot && (!strcmp(dot, ".yaml") || !strcmp(dot, ".yml"));
-}
+bool config_is_run_file(const char *word) { return text_ends(word, ".yaml") || text_ends(word, ".yml"); }
 
 /* In brackets or braces patterns and lists of maps are YAML; a pattern alone needs no quotes.  False without a fault: told. */
 static bool read_shell_value(Loader *l, const Key *key, const char *value, Fault *fault, Place *place) {
@@ -223,9 +221,9 @@ static const char *find_run_file(Problems *p, int argc, char **argv) {
   for (int i = 1; i < argc; i++) {
     Place place = {.argument = i, .column = 1, .width = (int)strlen(argv[i])};
     if (strchr(argv[i], '=') && argv[i][0] != '-') continue;
-    if (is_run_file(argv[i]) && !file) {
+    if (config_is_run_file(argv[i]) && !file) {
       file = argv[i];
-    } else if (is_run_file(argv[i])) {
+    } else if (config_is_run_file(argv[i])) {
       problem_add(p, place, NULL, "a run takes one run file");
     } else {
       problem_add(p, place, label_of_word(p->arena, i, argv), "'%.60s' has no meaning", argv[i]);

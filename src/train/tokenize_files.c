@@ -13,6 +13,7 @@
 #include "src/base/clock.h"
 #include "src/base/file.h"
 #include "src/base/hash.h"
+#include "src/base/text.h"
 #include "src/report/human.h"
 #include "src/train/tokenize_shard.h"
 
@@ -72,10 +73,9 @@ static void check_kinds(const Job *j) {
   const char *text = NULL;
   for (int i = 0; i < j->sources.n; i++) {
     const Source *s = &j->sources.at[i];
-    size_t n = strlen(s->path);
     if (j->o->chat && !s->json) fail(FAIL_INPUT, "%s: conversations are JSON lines, *.jsonl or *.ndjson", s->path);
     lines += s->json;
-    if (n > 5 && !strcmp(s->path + n - 5, ".json") && !texts++) text = s->path;
+    if (text_ends(s->path, ".json") && !texts++) text = s->path;
   }
   if (j->o->asked && !lines)
     fail(FAIL_INPUT, "--field %s: %s%s: no JSON lines\nhelp: they are files *.jsonl or *.ndjson, an object a line", j->o->field,
@@ -89,8 +89,7 @@ static void cut(Job *j, char *const *inputs, int n) {
   if (j->sources.n) check_kinds(j);
   int64_t all = sources_size(&j->sources), most = j->o->shards ? (all + j->o->shards - 1) / j->o->shards : 0;
   if (!all) fail(FAIL_INPUT, "%s%s: no text is there", inputs[0], n > 1 ? " and the others" : "");
-  size_t length = strlen(j->o->out);
-  j->single = length > 4 && !strcmp(j->o->out + length - 4, ".bin");
+  j->single = text_ends(j->o->out, ".bin");
   if (!most)
     most = all / SHARDS_USUAL < shard_least ? shard_least : all / SHARDS_USUAL > shard_most ? shard_most : all / SHARDS_USUAL;
   shards_cut(j->arena, &j->sources, j->single ? INT64_MAX : most, &j->shards);

@@ -10,18 +10,14 @@
 
 #include "src/base/fail.h"
 #include "src/base/hash.h"
+#include "src/base/text.h"
 #include "src/config/config.h"
 #include "src/train/tokenize_parts.h"
-
-static bool ends_in(const char *path, const char *end) {
-  size_t n = strlen(path), m = strlen(end);
-  return n > m && !strcmp(path + n - m, end);
-}
 
 static void refuse_packed(const char *path) {
   static const char *const packed[] = {".gz", ".zst", ".bz2", ".xz", ".lz4", ".zip", ".parquet", ".arrow"};
   for (size_t i = 0; i < sizeof packed / sizeof *packed; i++)
-    if (ends_in(path, packed[i]))
+    if (text_ends(path, packed[i]))
       fail(FAIL_INPUT, "%s: %s files are not read\nhelp: unpack it to text or JSON lines first", path, packed[i]);
 }
 

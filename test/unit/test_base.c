@@ -506,6 +506,11 @@ TEST(a_process_has_room_for_itself_and_no_more_than_the_node_has) {
   EXPECT(node_memory().total <= (int64_t)sysconf(_SC_PHYS_PAGES) * (int64_t)sysconf(_SC_PAGESIZE));
 }
 
+TEST(a_text_ends_in_its_last_characters_in_itself_and_in_nothing) {
+  EXPECT(text_ends("a.bin", ".bin") && text_ends(".bin", ".bin") && text_ends("a", "") && text_ends("", ""));
+  EXPECT(!text_ends("bin", ".bin") && !text_ends("a.bin ", ".bin") && !text_ends("", "a"));
+}
+
 static pthread_t heard_by;
 static atomic_int heard, sent;
 
