@@ -255,7 +255,7 @@ Grouping fuse_group(const Graph *g, Arena *arena, const Target *targets, Hazard 
   r.top = arena_array(arena, int, n);
   for (int i = 0; i < n; i++) r.top[i] = i;
   r.members = (void *)arena_alloc(arena, sizeof *r.members * (size_t)n);
-  r.uses = count_uses(g, arena);
+  r.uses = count_uses(g, arena).of;
   r.inside = arena_array(arena, int, n);
   const bool *follows = find_followers(g, arena, r.uses);
   for (int i = 0; i < n; i++) {

@@ -73,9 +73,12 @@ bool is_widened(const Node *node, const Graph *g) {
   return node->op == OP_CAST && node->dtype == DT_F32 && dtype_size(graph_node(g, node->in[0])->dtype) == 2;
 }
 
-int *count_uses(const Graph *g, Arena *arena) {
-  int *uses = arena_array(arena, int, g->nodes.n);
-  for (int i = 0; i < g->nodes.n; i++)
-    for (int k = 0; k < graph_node(g, i)->nin; k++) uses[graph_node(g, i)->in[k]]++;
+Uses count_uses(const Graph *g, Arena *arena) {
+  Uses uses = {arena_array(arena, int, g->nodes.n), arena_array(arena, bool, g->vars.n)};
+  for (int i = 0; i < g->nodes.n; i++) {
+    const Node *x = graph_node(g, i);
+    for (int k = 0; k < x->nin; k++) uses.of[x->in[k]]++;
+    if (x->op == OP_LOAD) uses.loaded[graph_find_var(g, x->name)] = true;
+  }
   return uses;
 }

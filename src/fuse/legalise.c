@@ -9,7 +9,8 @@ typedef struct Legalise {
   const Graph *g;
   Graph *out;
   int *map;
-  int *uses;           /* of g's nodes */
+  Uses uses;           /* of g's */
+  bool *free;          /* by node of g: is_free */
   VEC(Layout) layouts; /* by node of out */
   const FuseOptions *options;
   const bool *copied; /* by var */
@@ -102,20 +103,14 @@ static bool placeable(const Node *x) {
          x->op == OP_CONCAT;
 }
 
-bool fuse_var_is_loaded(const Graph *g, const char *var) {
-  for (int i = 0; i < g->nodes.n; i++)
-    if (graph_node(g, i)->op == OP_LOAD && !strcmp(graph_node(g, i)->name, var)) return true;
-  return false;
-}
-
-int target_chain(const Graph *g, const int *uses, int user, int input) {
+int target_chain(const Graph *g, const Uses *uses, int user, int input) {
   const Node *u = graph_node(g, user);
   int node = u->in[input];
-  while (uses[node] == 1 && graph_node(g, node)->op == OP_RESHAPE && (u->op == OP_STORE || u->shape.rank == 1))
+  while (uses->of[node] == 1 && graph_node(g, node)->op == OP_RESHAPE && (u->op == OP_STORE || u->shape.rank == 1))
     node = graph_node(g, node)->in[0];
   const Node *x = graph_node(g, node);
-  bool alone = uses[node] == 1; /* or its other users read the Var, of which nobody wants what was there before */
-  if (!alone && u->op == OP_STORE && op_travels(x->op)) alone = !fuse_var_is_loaded(g, u->name);
+  bool alone = uses->of[node] == 1; /* or its other users read the Var, of which nobody wants what was there before */
+  if (!alone && u->op == OP_STORE && op_travels(x->op)) alone = !uses->loaded[graph_find_var(g, u->name)];
   return alone && placeable(x) && !(x->op == OP_ATTENTION || x->op == OP_ATTENTION_GRAD) ? node : -1;
 }
 
@@ -123,7 +118,7 @@ int target_chain(const Graph *g, const int *uses, int user, int input) {
  * view or vanish, so they are copied. */
 static bool in_place(const Legalise *l, int user, int input) {
   const Node *u = graph_node(l->g, user);
-  int node = target_chain(l->g, l->uses, user, input);
+  int node = target_chain(l->g, &l->uses, user, input);
   if (node < 0) return false;
   const Node *x = graph_node(l->g, node);
   if (op_table[x->op].kind == KIND_REDUCE && !stays(l->g, x)) return false;
@@ -131,8 +126,8 @@ static bool in_place(const Legalise *l, int user, int input) {
 }
 
 /* A value made of indices and constants alone, by cheap ops: every kernel makes its own, so that sharing it does not tie
- * kernels together (one mask for the weight decay of all layers). */
-static bool is_free(const Graph *g, int node) {
+ * kernels together (one mask for the weight decay of all layers).  before: whether those are that come before it. */
+static bool is_free(const Graph *g, const bool *before, int node) {
   static const bool dear[OP_COUNT] = {[OP_EXP] = true, [OP_EXPM1] = true, [OP_LOG] = true,     [OP_SIN] = true,
                                       [OP_COS] = true, [OP_TANH] = true,  [OP_SIGMOID] = true, [OP_DIV] = true};
   const Node *x = graph_node(g, node);
@@ -140,7 +135,7 @@ static bool is_free(const Graph *g, int node) {
   if (is_view(x) && shape_size(&graph_node(g, x->in[0])->shape) == 1) return true; /* a scalar, repeated */
   if (op_table[x->op].kind != KIND_POINTWISE || dear[x->op]) return false;
   for (int k = 0; k < x->nin; k++)
-    if (!is_free(g, x->in[k])) return false;
+    if (!before[x->in[k]]) return false;
   return true;
 }
 
@@ -173,9 +168,9 @@ static int legalise_node(Legalise *l, int i) {
   OpKind kind = op_table[x->op].kind;
   for (int k = 0; k < x->nin; k++) {
     const Node *from = graph_node(l->g, x->in[k]);
-    bool shared = l->uses[x->in[k]] > 1, apart = from->phase != x->phase || from->scope != x->scope;
+    bool shared = l->uses.of[x->in[k]] > 1, apart = from->phase != x->phase || from->scope != x->scope;
     bool copy = (kind == KIND_POINTWISE || kind == KIND_REDUCE) &&
-                ((shared && is_free(l->g, x->in[k])) || ((shared || apart) && is_widened(from, l->g)));
+                ((shared && l->free[x->in[k]]) || ((shared || apart) && is_widened(from, l->g)));
     in[k] = copy ? copy_free(l, x, x->in[k]) : l->map[x->in[k]];
   }
   if (x->op == OP_RESHAPE) return reshape(l, x, in[0], x->shape);
@@ -204,6 +199,8 @@ Graph *fuse_legalise(const Graph *g, Arena *arena, const bool *copied, const Fus
   l.map = arena_array(arena, int, g->nodes.n);
   const bool *stored = fuse_stored_vars(g, arena);
   l.uses = count_uses(g, arena);
+  l.free = arena_array(arena, bool, g->nodes.n);
+  for (int i = 0; i < g->nodes.n; i++) l.free[i] = is_free(g, l.free, i);
   l.late = arena_ints(arena, g->nodes.n, -1);
   for (int i = 0; i < g->nodes.n; i++)
     if (!postpone(&l, i, stored)) l.map[i] = legalise_node(&l, i);

@@ -274,12 +274,13 @@ static bool overlap(const StepArg *a, const StepArg *b) {
 }
 
 static void check_hazards(const Lower *l) {
+  const bool *loaded = count_uses(l->g, l->arena).loaded;
   for (int w = 0; w < l->steps.n; w++) {
     const Step *writer = &l->steps.at[w];
     for (int o = 0; o < writer->nout; o++) {
       const Buffer *b = &l->buffers.at[writer->out[o].place.buffer];
       if (b->class != BUFFER_VAR || writer->kind == STEP_COLLECTIVE_WAIT) continue;
-      if (!fuse_var_is_loaded(l->g, l->g->vars.at[b->var].name)) continue; /* all readers want what is new */
+      if (!loaded[b->var]) continue; /* all readers want what is new */
       for (int r = w + 1; r <= b->last; r++)
         for (int i = 0; i < l->steps.at[r].nin; i++)
           if (l->steps.at[r].kind != STEP_COLLECTIVE_START && l->steps.at[r].kind != STEP_COLLECTIVE_WAIT)

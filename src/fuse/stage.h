@@ -31,8 +31,12 @@ bool is_view(const Node *node); /* KIND_VIEW but CONCAT */
 /* The constant that a node is through views; NULL: it is none. */
 const Node *constant_of(const Graph *g, int node);
 bool is_widened(const Node *node, const Graph *g); /* a 16-bit value in F32: what reads it reads the 16 bits */
-/* How often each node is an input. */
-int *count_uses(const Graph *g, Arena *arena);
+/* Who reads what. */
+typedef struct Uses {
+  int *of;      /* by node: how often it is an input */
+  bool *loaded; /* by var */
+} Uses;
+Uses count_uses(const Graph *g, Arena *arena);
 
 /* --- legalise.c ----------------------------------------------------------------------------------------------------------- */
 
@@ -43,11 +47,9 @@ Graph *fuse_legalise(const Graph *g, Arena *arena, const bool *copied, const Fus
 /* Whether operand k of a big op is left out. */
 bool fuse_omits(const Graph *g, const Node *node, int k, const FuseOptions *options);
 
-bool fuse_var_is_loaded(const Graph *g, const char *var);
-
 /* The node whose result a CONCAT piece or a STORE value is, through reshapes of single use; -1 if it cannot be written where
  * the user wants it. */
-int target_chain(const Graph *g, const int *uses, int user, int input);
+int target_chain(const Graph *g, const Uses *uses, int user, int input);
 
 /* --- target.c ------------------------------------------------------------------------------------------------------------- */
 

@@ -20,7 +20,7 @@ static void own_place(Target *t, const Graph *g, int node) {
   if (t[node].root < 0) into(t, g, node, node, 0, NULL);
 }
 
-static void concat_targets(Target *t, const Graph *g, const int *uses, int i) {
+static void concat_targets(Target *t, const Graph *g, const Uses *uses, int i) {
   const Node *x = graph_node(g, i);
   int axis = (int)x->n[0];
   int64_t at = t[i].offset;
@@ -64,14 +64,14 @@ static bool same_part(const Target *t, const Graph *g, int node, int i) {
 }
 
 /* The FETCH whose elements from `at` on a piece, fetched + a + b + …, adds to, and nobody else reads; -1. */
-static int fetched_term(const Graph *g, const int *uses, int piece, int64_t at) {
+static int fetched_term(const Graph *g, const Uses *uses, int piece, int64_t at) {
   const Node *x = piece >= 0 ? graph_node(g, piece) : NULL;
   int64_t dense[IR_RANK];
   Layout l;
-  while (x && x->op == OP_ADD && graph_node(g, x->in[0])->op == OP_ADD && uses[x->in[0]] == 1) x = graph_node(g, x->in[0]);
+  while (x && x->op == OP_ADD && graph_node(g, x->in[0])->op == OP_ADD && uses->of[x->in[0]] == 1) x = graph_node(g, x->in[0]);
   if (!x || x->op != OP_ADD || !find_layout(g, x->in[0], &l) || graph_node(g, l.root)->op != OP_FETCH) return -1;
   for (int node = x->in[0]; node != l.root; node = graph_node(g, node)->in[0])
-    if (uses[node] != 1) return -1;
+    if (uses->of[node] != 1) return -1;
   strides_dense(&x->shape, dense);
   return l.offset == at && same_strides(&x->shape, l.stride, dense) ? l.root : -1;
 }
@@ -79,7 +79,7 @@ static int fetched_term(const Graph *g, const int *uses, int piece, int64_t at) 
 /* What is sent may lie where it was fetched to, if it is made of sums of which each reads the part that it is written to, and
  * nothing else reads any: fetched + concat(a, b, …), as pass_accumulate leaves it, reduced over ranks in place or not.  It must,
  * where a STORE's would: a product that adds may round otherwise than one that is added. */
-static void send_target(Target *t, const Graph *g, const int *uses, int i) {
+static void send_target(Target *t, const Graph *g, const Uses *uses, int i) {
   int sent = target_chain(g, uses, i, 0), value = sent, fetch = -1, terms = 0;
   while (value >= 0 && graph_node(g, value)->op == OP_ALL_REDUCE) value = target_chain(g, uses, value, 0);
   if (value < 0) return;
@@ -93,18 +93,20 @@ static void send_target(Target *t, const Graph *g, const int *uses, int i) {
     fetch = from;
     at += shape_size(&piece->shape);
   }
-  if (uses[fetch] == terms && shape_equal(&graph_node(g, fetch)->shape, &graph_node(g, i)->shape)) into(t, g, fetch, sent, 0, NULL);
+  if (uses->of[fetch] == terms && shape_equal(&graph_node(g, fetch)->shape, &graph_node(g, i)->shape))
+    into(t, g, fetch, sent, 0, NULL);
 }
 
 /* sum + product, in the backward pass: the product adds into the sum's place if the sum is a part of a Var that the result
  * goes to, or is itself such a product or sum that nothing else wants. */
-static void absorb(Target *t, const Graph *g, const int *uses, int i) {
+static void absorb(Target *t, const Graph *g, const Uses *uses, int i) {
   const Node *x = graph_node(g, i);
   int sum = x->in[0], product = x->in[1];
-  if (x->phase != PHASE_BACKWARD || x->shape.rank != 2 || uses[product] != 1 || !accumulates(graph_node(g, product)->op)) return;
+  if (x->phase != PHASE_BACKWARD || x->shape.rank != 2 || uses->of[product] != 1 || !accumulates(graph_node(g, product)->op))
+    return;
   const Node *s = graph_node(g, sum);
-  bool chain = uses[sum] == 1 && (accumulates(s->op) || (s->op == OP_ADD && s->phase == PHASE_BACKWARD && s->shape.rank == 2 &&
-                                                         uses[s->in[1]] == 1 && accumulates(graph_node(g, s->in[1])->op)));
+  bool chain = uses->of[sum] == 1 && (accumulates(s->op) || (s->op == OP_ADD && s->phase == PHASE_BACKWARD && s->shape.rank == 2 &&
+                                                             uses->of[s->in[1]] == 1 && accumulates(graph_node(g, s->in[1])->op)));
   if (chain) {
     own_place(t, g, i);
     into(t, g, t[i].root, sum, t[i].offset, t[i].stride);
@@ -117,7 +119,7 @@ static void absorb(Target *t, const Graph *g, const int *uses, int i) {
 
 Target *fuse_targets(const Graph *g, Arena *arena) {
   Target *t = arena_array(arena, Target, g->nodes.n);
-  int *uses = count_uses(g, arena);
+  const Uses counted = count_uses(g, arena), *uses = &counted;
   for (int i = 0; i < g->nodes.n; i++) t[i].root = -1;
   for (int i = g->nodes.n - 1; i >= 0; i--) {
     const Node *x = graph_node(g, i);

@@ -60,6 +60,7 @@ typedef struct StateTable {
   StateUnit *units;
   StateParam *params;
   StateRow *rows;
+  struct StateName *names; /* parameters by name: state_find_param's */
 } StateTable;
 
 enum { STATE_PAD = 64 };
@@ -81,6 +82,8 @@ typedef struct StateRank {
 const char *state_slot_name(StateSlot slot);                                 /* "param", "m", "v", "lower" */
 const char *state_name(Arena *arena, StateSlot slot, const StateUnit *unit); /* "m/layers.0" */
 DType state_slot_type(const StateTable *table, StateSlot slot);
+
+int state_find_param(const StateTable *table, const char *name); /* -1: none */
 
 /* Which of the equal shares (of `local` elements, in order) of units that are shared out a rank holds. */
 int64_t state_share(const StateTable *table, StateRank rank);

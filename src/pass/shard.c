@@ -37,12 +37,6 @@ typedef struct Shard {
   int *ready;       /* by node of g: the unit whose last gradient it is; -1 */
 } Shard;
 
-static int find_param(const StateTable *table, const char *name) {
-  for (int i = 0; i < table->nparams; i++)
-    if (table->params[i].name == name || !strcmp(table->params[i].name, name)) return i;
-  return -1;
-}
-
 static int collective(Graph *g, Op op, int x, int axis, int ranks) {
   return ranks == 1 ? x : graph_push(g, (Node){.op = op, .n = {axis, ranks}, .nin = 1, .in = (int[]){x}});
 }
@@ -172,7 +166,7 @@ static void find_gradients(Shard *s) {
   for (int i = 0; i < s->g->nodes.n; i++) {
     const Node *x = graph_node(s->g, i);
     if (x->op != OP_STORE || strncmp(x->name, "grad/", 5)) continue;
-    int p = find_param(s->table, x->name + 5);
+    int p = state_find_param(s->table, x->name + 5);
     CHECK(p >= 0);
     s->grad[p] = x->in[0];
     int *unit_last = &last[s->table->params[p].unit];
@@ -193,9 +187,9 @@ static bool is_param_view(const Shard *s, int node, bool *again) {
     *again |= !s->once[s->table->params[s->param_of[node]].unit];
     return true;
   }
-  for (int k = 0; k < x->nin; k++)
-    if (!is_param_view(s, x->in[k], again)) return false;
-  return op_table[x->op].kind == KIND_VIEW || x->op == OP_CAST;
+  bool is = op_table[x->op].kind == KIND_VIEW || x->op == OP_CAST;
+  for (int k = 0; k < x->nin && is; k++) is = is_param_view(s, x->in[k], again);
+  return is;
 }
 
 /* A node of g as something of this turn reads it: what was gathered for the forward pass does not stay for the backward. */
@@ -249,7 +243,7 @@ static void find_params(Shard *s) {
   for (int i = 0; i < s->g->nodes.n; i++) {
     const Node *x = graph_node(s->g, i);
     if (x->op == OP_LOAD && graph_find_var(s->out, x->name) < 0) {
-      s->param_of[i] = find_param(s->table, x->name);
+      s->param_of[i] = state_find_param(s->table, x->name);
       CHECK(s->param_of[i] >= 0);
     } else if (x->op == OP_CAST && x->dtype == s->options->compute) {
       s->param_of[i] = s->param_of[x->in[0]];

@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* The state table: pure arithmetic from the model's parameters to who holds what. */
+#include <stdlib.h>
 #include <string.h>
 
 #include "src/pass/pass.h"
@@ -80,6 +81,31 @@ static void add_rows(Arena *arena, StateTable *table, StateSlot slot) {
   }
 }
 
+/* --- by name --------------------------------------------------------------------------------------------------------------- */
+
+typedef struct StateName {
+  const char *name;
+  int param;
+} StateName;
+
+static int compare_names(const void *a, const void *b) {
+  return strcmp(((const StateName *)a)->name, ((const StateName *)b)->name);
+}
+
+static void sort_names(Arena *arena, StateTable *table) {
+  table->names = arena_array(arena, StateName, table->nparams);
+  for (int i = 0; i < table->nparams; i++) table->names[i] = (StateName){table->params[i].name, i};
+  if (table->nparams) qsort(table->names, (size_t)table->nparams, sizeof *table->names, compare_names);
+}
+
+int state_find_param(const StateTable *table, const char *name) {
+  const StateName key = {name, -1}, *found = NULL;
+  if (table->nparams) found = bsearch(&key, table->names, (size_t)table->nparams, sizeof key, compare_names);
+  return found ? found->param : -1;
+}
+
+/* --- the table ------------------------------------------------------------------------------------------------------------- */
+
 StateTable *state_table(Arena *arena, const Graph *model, const StateOptions *o) {
   StateTable *table = arena_new(arena, StateTable);
   CHECK(o->shards >= 1 && o->replicas >= 1);
@@ -98,6 +124,7 @@ StateTable *state_table(Arena *arena, const Graph *model, const StateOptions *o)
   place(arena, table, model, o->traits, true);
   place(arena, table, model, o->traits, false);
   for (int i = 0; i < table->nunits; i++) share_out(table, &table->units[i]);
+  sort_names(arena, table);
   table->rows = arena_array(arena, StateRow, 4 * table->nunits + 3);
   for (StateSlot slot = SLOT_PARAM; slot <= (o->split ? SLOT_LOWER : SLOT_V); slot++) add_rows(arena, table, slot);
   static const char *const scalars[] = {"updates", "loss_scale", "scale_age"};

@@ -18,10 +18,10 @@ static void output(Graph *g, const char *name, int value) {
   ir_store(g, name, value);
 }
 
-static bool is_frozen(const StateTable *states, const char *param) {
-  int i = 0;
-  while (strcmp(states->params[i].name, param)) i++;
-  return states->units[states->params[i].unit].traits.frozen;
+static bool is_frozen(const StateTable *states, const char *name) {
+  int param = state_find_param(states, name);
+  CHECK(param >= 0);
+  return states->units[states->params[param].unit].traits.frozen;
 }
 
 static bool has_router_losses(const ModelRouterLosses *o) { return o->balance > 0 || o->z > 0; }

@@ -52,17 +52,22 @@ static void check_patterns(Arena *arena, const Config *c, Members *m) {
 
 /* --- what the graph tells ------------------------------------------------------------------------------------------------- */
 
-/* In how many scopes nodes read this Var. */
-static int count_places(Arena *arena, const Graph *g, const char *var) {
-  bool *seen = arena_array(arena, bool, g->scopes.n);
-  int places = 0;
+typedef VEC(int) Scopes;
+
+static void add_scope(Arena *arena, Scopes *scopes, int scope) {
+  for (int i = scopes->n - 1; i >= 0; i--)
+    if (scopes->at[i] == scope) return;
+  vec_push(arena, scopes, scope);
+}
+
+/* By var: the scopes in which nodes read it. */
+static Scopes *find_places(Arena *arena, const Graph *g) {
+  Scopes *places = arena_array(arena, Scopes, g->vars.n);
   for (int i = 0; i < g->nodes.n; i++) {
     const Node *node = graph_node(g, i);
     for (int k = 0; k < node->nin; k++) {
       const Node *in = graph_node(g, node->in[k]);
-      if (in->op != OP_LOAD || seen[node->scope] || strcmp(in->name, var)) continue;
-      seen[node->scope] = true;
-      places++;
+      if (in->op == OP_LOAD) add_scope(arena, &places[graph_find_var(g, in->name)], node->scope);
     }
   }
   return places;
@@ -83,6 +88,7 @@ static void warn_of(Arena *arena, const Config *c, Members *m, bool unused) {
 Members *members_of(Arena *arena, const Config *c, Graph *g, const int *params, int n, int order, int loss) {
   Members *m = arena_new(arena, Members);
   int *grads = arena_array(arena, int, n), trained = 0;
+  const Scopes *places = find_places(arena, g);
   *m = (Members){.n = n, .at = arena_array(arena, Member, n), .traits = arena_array(arena, ParamTraits, n)};
   for (int p = 0; p < n; p++) {
     const Node *load = graph_node(g, params[p]);
@@ -90,7 +96,7 @@ Members *members_of(Arena *arena, const Config *c, Graph *g, const int *params, 
                         load->shape,
                         shape_size(&load->shape),
                         group_of(&c->train.groups, load->name),
-                        count_places(arena, g, load->name),
+                        places[graph_find_var(g, load->name)].n,
                         false};
   }
   check_patterns(arena, c, m);

@@ -313,7 +313,9 @@ TEST(units_hold_matrices_first_and_are_padded_as_little_as_equal_shards_allow) {
         int64_t size = shape_size(&param->shape), decayed = t->units[param->unit].decayed;
         EXPECT(param->shape.rank >= 2 ? param->offset + size <= decayed : param->offset >= decayed);
         n[param->unit] += size;
+        EXPECT(state_find_param(t, param->name) == p);
       }
+      EXPECT(state_find_param(t, "") == -1 && state_find_param(t, "no such") == -1);
       for (int u = 0; u < t->nunits; u++) {
         const StateUnit *unit = &t->units[u];
         EXPECT(unit->n == n[u] && unit->padded >= n[u] && unit->padded - n[u] < (int64_t)STATE_PAD * ranks);

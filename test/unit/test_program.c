@@ -537,3 +537,17 @@ TEST(seven_billion_parameters_compile_in_a_tenth_of_a_second) {
   o.choices.forget = FORGET_BLOCKS;
   printf("llama3.1-405b on 512 ranks: %.1f ms\n", seconds_to_compile(o, 512, 512) * 1e3);
 }
+
+/* The time goes with their number, not with its square. */
+TEST(tens_of_thousands_of_parameters_compile_in_a_second) {
+  const char *slowdown = getenv("slowdown");
+  EngineOptions o = options_of("mixtral-8x7b");
+  o.model.hidden = 2048;
+  o.model.intermediate = 768;
+  o.model.layers = 32;
+  o.model.experts = 160;
+  o.choices.forget = FORGET_BLOCKS;
+  double seconds = seconds_to_compile(o, 64, 64);
+  printf("32 blocks of 160 experts on 64 ranks: %.1f ms\n", seconds * 1e3);
+  EXPECT(seconds <= (slowdown ? atof(slowdown) : 1) * (slowdown && atof(slowdown) > 1 ? 4 : 1));
+}
