@@ -20,20 +20,25 @@
 /* Steps until what is decided in one is done by all ranks. */
 #define STEPS_AHEAD 2
 
-static double start_time(void) { return clock_wall() - clock_since_exec(); }
+static double start_time(void) { return clock_seconds() - clock_since_exec(); }
+
+/* When Slurm ends this job, by a clock that nobody sets. */
+static bool try_job_end(double *ends, Why *why) {
+  double end;
+  if (!try_comm_job_end(&end, why)) return false;
+  if (end <= clock_wall()) /* as in the shell of an allocation that has ended */
+    return why_not(why, "it was over before the run began, says Slurm");
+  *ends = clock_seconds() + (end - clock_wall());
+  return true;
+}
 
 void limit_open(Run *run) {
   Amount asked = run->config->train.time_limit;
   Why why;
   run->ends = INFINITY;
   if (asked.unit == UNIT_SECONDS) run->ends = start_time() + asked.value;
-  bool known = asked.unit != UNIT_AUTO || try_comm_job_end(&run->ends, &why);
-  if (known && asked.unit == UNIT_AUTO && run->ends <= clock_wall()) /* as in the shell of an allocation that has ended */
-    known = why_not(&why, "it was over before the run began, says Slurm");
-  if (!known) {
-    run->ends = INFINITY;
+  if (asked.unit == UNIT_AUTO && !try_job_end(&run->ends, &why))
     lines_warn(run->lines, 0, "train.time_limit: auto does not learn when this job ends: %s", why.text);
-  }
   if (unlink(run->folder->requeue) && errno != ENOENT) lines_warn(run->lines, 0, "%s: %s", run->folder->requeue, strerror(errno));
 }
 
@@ -48,16 +53,19 @@ bool limit_is_near(const Run *run) {
   if (isinf(run->ends)) return false;
   double needed = STEPS_AHEAD * run->longest[SPENT_TRAINING] + run->longest[SPENT_EVALS] + save_seconds(run) + spare(run);
   if (run_save_under_way(run)) needed += save_seconds(run);
-  return clock_wall() + needed >= run->ends;
+  return clock_seconds() + needed >= run->ends;
 }
 
 void limit_tell(const Run *run) {
-  char left[HUMAN_TEXT], kept[HUMAN_TEXT];
+  char text[HUMAN_TEXT], more[HUMAN_TEXT];
   if (isinf(run->ends)) return;
+  double left = fmax(0, run->ends - clock_seconds()), kept = save_seconds(run) + spare(run);
   lines_banner(run->lines, "limit", "%s left%s; the run saves and ends before that: %s are kept for it until a save is measured",
-               human_duration(fmax(0, run->ends - clock_wall()), left),
-               run->config->train.time_limit.unit == UNIT_AUTO ? " until Slurm ends the job" : "",
-               human_duration(save_seconds(run) + spare(run), kept));
+               human_duration(left, text), run->config->train.time_limit.unit == UNIT_AUTO ? " until Slurm ends the job" : "",
+               human_duration(kept, more));
+  if (left <= kept)
+    lines_warn(run->lines, run->step,
+               "this job may be too short for a save: the run ends after its first steps; give it more time");
 }
 
 const char *limit_pause(int64_t pause) {

@@ -111,7 +111,7 @@ typedef struct Run {
   int64_t concluded;           /* steps whose results were read in this attempt */
   double memory_beside;        /* GiB: the most that was seen on this rank's GPU beside what is allocated */
   double spent[SPENTS], longest[SPENTS];
-  double ends;           /* rank 0's: when this job must be over, in seconds since 1970; infinite: never */
+  double ends;           /* rank 0's: when this job must be over, by clock_seconds; infinite: never */
   int32_t *ids, *labels; /* of a pass of an evaluation */
   int32_t *starts;       /* of documents, with data.packing; else NULL */
 } Run;

@@ -398,6 +398,9 @@ test_a_time_limit_ends_a_run_that_another_job_goes_on_with() {
   [ ! -e run/REQUEUE ]
   touch run/STOP
   wait $job
+  train 1 $plain run.folder=short train.time_limit=0.01s
+  expect_err '^warn .*this job may be too short for a save: the run ends after its first steps'
+  [ -e short/REQUEUE ]
 }
 
 # Of an allocation that has ended the shell still tells.
