@@ -42,10 +42,18 @@ test_a_program_that_is_not_on_the_path_is_told() {
 test_errors_are_not_queued_again() {
   local status
   for status in 1 2 3; do
-    write_cluster "exit $status"
+    write_cluster "mkdir -p run/attempts/$status; exit $status"
     job $status
     expect_queued ""
   done
+}
+
+# As when a node or Slurm's controller does not answer in that moment.
+test_a_launcher_that_fails_by_itself_is_tried_again() {
+  write_cluster 'exit 1'
+  rm -r run
+  job 0
+  expect_queued 1
 }
 
 # 4: a rank is lost; 137: so says mpirun.
@@ -63,6 +71,7 @@ test_lost_ranks_are_queued_again_until_three_jobs_have_come_no_further() {
 # Before mpirun listens, which takes it some tenths of a second, the script's SIGUSR1 ends it.
 test_a_launcher_that_the_signal_ends_is_queued_again() {
   write_cluster 'kill -USR1 $PPID; sleep 60'
+  rm -r run
   job 0
   expect_out '^note  status 138: job 7 is queued again$'
   expect_queued 1
