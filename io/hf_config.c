@@ -73,9 +73,9 @@ bool try_hf_config_parse(Arena *arena, const char *name, const char *text, size_
 HfConfig hf_config_read(Arena *arena, const char *path) {
   HfConfig config;
   Why why;
-  char known[256];
   if (!try_hf_config_read(arena, path, &config, &why))
-    fail(FAIL_INPUT, "%s\nhelp: give the folder of a Hugging Face model of one of %s", why.text, name_known(known, sizeof known));
+    fail(FAIL_INPUT, "%s\nhelp: the folder of a Hugging Face model that is built, its config.json as its makers wrote it",
+         why.text);
   return config;
 }
 

@@ -182,6 +182,7 @@ static bool read_header(int fd, uint64_t size, const char *path, json_t **header
   uint64_t n = 0;
   if (size < 8 || !fd_read_at(fd, length, 8, 0)) return why_not(why, "%s: too short for a safetensors file", path);
   for (int i = 0; i < 8; i++) n |= (uint64_t)length[i] << 8 * i;
+  if (file_is_pointer(length, 8)) return why_not(why, "%s: " FILE_POINTER, path);
   if (n > HEADER_MAX || n > size - 8)
     return why_not(why, "%s: not a safetensors file, or cut short: a header of %" PRIu64 " bytes in a file of %" PRIu64, path, n,
                    size);

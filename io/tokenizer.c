@@ -8,6 +8,7 @@
 #include <sys/stat.h>
 
 #include "io/tok_impl.h"
+#include "src/base/file.h"
 #include "src/base/hash.h"
 #include "src/base/utf8.h"
 
@@ -148,7 +149,9 @@ static char *read_whole(Tokenizer *t, const char *path, size_t *n, Why *why) {
     return why_not(why, "%s: no tokenizer: no plain file, or larger than 256 MiB", t->path), NULL;
   char *bytes = file_read(t->path, n);
   if (!bytes) why_not(why, "%s: %s", t->path, strerror(errno));
-  return bytes;
+  if (!bytes || !file_is_pointer(bytes, *n)) return bytes;
+  free(bytes);
+  return why_not(why, "%s: " FILE_POINTER, t->path), NULL;
 }
 
 bool tokenizer_is_there(const char *path) {

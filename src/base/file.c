@@ -16,6 +16,11 @@
 
 #include "src/base/clock.h"
 
+bool file_is_pointer(const void *bytes, size_t n) {
+  static const char begin[] = "version https://git-lfs";
+  return n >= 8 && !memcmp(bytes, begin, n < sizeof begin ? n : sizeof begin - 1);
+}
+
 bool fd_write_at(int fd, const void *bytes, size_t nbytes, long long offset) {
   const char *at = bytes;
   while (nbytes) {

@@ -26,6 +26,11 @@ bool try_tree_remove(const char *path, Why *why);
  * two looks those above path are.  Gives what seen said last. */
 bool file_await(const char *path, double seconds, bool (*seen)(void *self), void *self);
 
+/* Whether a file that begins so is what Git leaves in the place of a large one (github.com/git-lfs, docs/spec.md); n is 8 or more.
+ */
+bool file_is_pointer(const void *bytes, size_t n);
+#define FILE_POINTER "a pointer of Git LFS, not the file itself: git lfs pull fetches it"
+
 /* All of nbytes to fd at offset, through interruptions and short writes; false with errno set. */
 bool fd_write_at(int fd, const void *bytes, size_t nbytes, long long offset);
 /* All of nbytes from offset; false with errno set, errno 0 when the file ends first. */

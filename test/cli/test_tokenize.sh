@@ -161,6 +161,9 @@ test_what_is_wrong_is_named() {
   expect_err 'none.json: No such file'
   expect_run 2 "$hpctrain" tokenize --tokenizer in.txt in.txt --out x
   expect_err 'in.txt: no tokenizer'
+  printf 'version https://git-lfs.github.com/spec/v1\noid sha256:0\nsize 1\n' > tokenizer.model
+  expect_run 2 "$hpctrain" tokenize --tokenizer . in.txt --out x
+  expect_err 'tokenizer.model: a pointer of Git LFS, not the file itself: git lfs pull'
   expect_run 2 "$hpctrain" tokenize --tokenizer "$golden/gpt2-style.json" in.jsonl --out x
   expect_err "in.jsonl:1: the line has no text 'text'"
   expect_run 2 "$hpctrain" tokenize --tokenizer "$golden/gpt2-style.json" in.txt.gz --out x

@@ -229,6 +229,9 @@ TEST(a_lying_header_length_is_refused) {
   const char *path = make_file("n", "{}", 2, 0);
   CHECK(!truncate(path, 5));
   EXPECT_FAIL(FAIL_INPUT, "too short", safetensors_open(path));
+  static const char pointer[] = "version https://git-lfs.github.com/spec/v1\noid sha256:0\nsize 1\n";
+  CHECK(try_file_write(path, pointer, strlen(pointer), NULL));
+  EXPECT_FAIL(FAIL_INPUT, "pointer of Git LFS, not the file itself: git lfs pull", safetensors_open(path));
   EXPECT_FAIL(FAIL_INPUT, "No such file", safetensors_open("nowhere.safetensors"));
   EXPECT_FAIL(FAIL_INPUT, "neither model.safetensors", safetensors_open(check_folder()));
 }
