@@ -109,8 +109,7 @@ static const struct {
               {"measuring the host", measure_host},
               {"measuring links", measure_links}};
 
-/* --- the command ----------------------------------------------------------------------------------------------------------------
- */
+/* --- the command ---------------------------------------------------------------------------------------------------------- */
 
 static void print_head(const Check *c) {
   printf("mpi    %s\n", comm_describe(c->comm));
@@ -125,6 +124,7 @@ static void conclude(const Check *c, const Checkup *all, double bound) {
   checkup_print(all, n, rounds, &table);
   int count = checkup_judge(all, n, rounds, bound, &sick, &nodes);
   if (comm_rank(c->comm) == 0) printf("%s", table.at ? table.at : "");
+  fflush(stdout); /* before what stderr says of it */
   for (char *line = sick.at ? strtok(sick.at, "\n") : NULL; line && comm_rank(c->comm) == 0; line = strtok(NULL, "\n"))
     fprintf(stderr, "warn   %s\n", line);
   if (comm_rank(c->comm) == 0 && !count) printf("done   all is well; %.0f s\n", clock_since_exec());

@@ -109,7 +109,8 @@ static void tell(const TokenizeOptions *o, const TokenizeMade *m) {
   char size[HUMAN_TEXT], documents[HUMAN_TEXT], tokens[HUMAN_TEXT];
   printf("data   %s in %d file%s; %s tokens, %.2f bytes each", human_bytes(m->nbytes, size), m->files, m->files > 1 ? "s" : "",
          human_count((double)m->tokens, tokens), m->nbytes / (double)(m->tokens ? m->tokens : 1));
-  if (m->documents) printf("; %s documents in %.1f s", human_count((double)m->documents, documents), m->seconds);
+  if (m->documents)
+    printf("; %s document%s in %.1f s", human_count((double)m->documents, documents), m->documents == 1 ? "" : "s", m->seconds);
   printf("\nends   ");
   if (o->bos >= 0) printf("%d before and ", o->bos);
   if (o->chat)

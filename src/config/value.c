@@ -3,6 +3,7 @@
 #include <math.h>
 #include <stdio.h>
 #include <string.h>
+#include <strings.h>
 
 #include "src/base/fail.h"
 #include "src/config/units.h"
@@ -106,13 +107,34 @@ static bool parse_text(Arena *arena, const Key *key, const char *text, void *at,
   return true;
 }
 
+/* What other programs call a choice, in any case; for keys that have it. */
+static const char *const words_elsewhere[][2] = {
+    {"ddp", "no_shard"},        {"zero1", "shard_opt"},      {"zero-1", "shard_opt"},
+    {"zero2", "shard_grad_op"}, {"zero-2", "shard_grad_op"}, {"zero3", "full_shard"},
+    {"zero-3", "full_shard"},   {"fsdp", "full_shard"},      {"fsdp2", "full_shard"},
+    {"hsdp", "hybrid_shard"},   {"bfloat16", "bf16"},        {"float16", "fp16"},
+    {"half", "fp16"},           {"float32", "fp32"},         {"gpu", "cuda"},
+    {"selective", "cheap"},     {"full", "block"},           {"optimizer", "moments"},
+    {"activations", "inputs"},
+};
+
+static const char *word_here(const Key *key, const char *word) {
+  for (int i = 0; key->choices[i]; i++) {
+    if (!strcasecmp(key->choices[i], word)) return key->choices[i];
+    for (size_t w = 0; w < sizeof words_elsewhere / sizeof *words_elsewhere; w++)
+      if (!strcasecmp(words_elsewhere[w][0], word) && !strcmp(words_elsewhere[w][1], key->choices[i])) return key->choices[i];
+  }
+  return NULL;
+}
+
 static int choice_find(Arena *arena, const Key *key, const char *word, Fault *fault) {
   int n = 0;
   for (; key->choices[n]; n++)
     if (!strcmp(key->choices[n], word)) return n;
-  const char *nearest = n > 1 ? config_nearest(word, key->choices, n) : NULL;
+  const char *here = word_here(key, word), *nearest = here || n < 2 ? NULL : config_nearest(word, key->choices, n);
   Text label = {0};
   choices_print(key->choices, key->type == KEY_SET ? " and " : " or ", &label);
+  if (here) text_printf(&label, "; called '%s' here", here);
   if (nearest) text_printf(&label, "; did you mean '%s'?", nearest);
   fault_set(fault, arena_printf(arena, "knows no '%.60s'", word), text_in(arena, &label));
   return -1;

@@ -119,6 +119,9 @@ static void open_data(Run *run) {
   data_set_end(run->data, c, run->model.vocab, end);
   int64_t epoch = data_epoch_sequences(run->data);
   run->schedule = setup_schedule(c, epoch);
+  if (run_speaks(run) && run->schedule.warmup > run->schedule.total)
+    lines_warn(run->lines, 0, "train.warmup is %lld steps and the run %lld: its rate never comes to train.lr",
+               (long long)run->schedule.warmup, (long long)run->schedule.total);
   int64_t total = run->schedule.total, stop = c->train.stop_after.unit ? config_steps(c, c->train.stop_after, epoch, total) : total;
   run->shape = (RunShape){.total_steps = total,
                           .last_step = stop < 1       ? 1

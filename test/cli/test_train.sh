@@ -290,6 +290,8 @@ test_nothing_is_left_to_do() {
   train 2
   expect_out '^note  step 10 is done, nothing is left to do: with a longer train.duration the run goes on, '
   cmp before run/metrics.jsonl
+  train 2 train.warmup=11steps
+  expect_err '^warn +train.warmup is 11 steps and the run 10: its rate never comes to train.lr$'
 }
 
 test_a_run_begins_from_another_ones_checkpoint() {
