@@ -255,8 +255,8 @@ int cmd_ckpt(int argc, char **argv) {
   for (int i = 0; i < TOOLS; i++) names[i] = tools[i].name;
   if (t == TOOLS) {
     const char *near = argc > 1 ? config_nearest(argv[1], names, TOOLS) : NULL;
-    fail(FAIL_INPUT, "ckpt %.60s: ls, show, verify, diff or copy is wanted\nhelp: %s%s%s", argc > 1 ? argv[1] : "",
-         near ? "did you mean '" : "", near ? near : help, near ? "'?" : "");
+    fail(FAIL_INPUT, "ckpt%s%.60s: ls, show, verify, diff or copy is wanted\nhelp: %s%s%s", argc > 1 ? " " : "",
+         argc > 1 ? argv[1] : "", near ? "did you mean '" : "", near ? near : help, near ? "'?" : "");
   }
   if (argc != tools[t].n + 2)
     fail(FAIL_INPUT, "usage: hpctrain ckpt %s %s\nhelp: a folder is a run's (its newest step) or a step's; %s", tools[t].name,

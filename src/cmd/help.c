@@ -18,7 +18,7 @@ static void print_commands(Text *out) {
     for (int i = 0, n = 0; i < ncommands; i++)
       if (!strcmp(commands[i].group, groups[g]))
         text_printf(out, "  %-9s%-11s %s\n", n++ ? "" : groups[g], commands[i].name, commands[i].brief);
-  text_printf(out, "more: hpctrain help COMMAND|SECTION|KEY\n"
+  text_printf(out, "more: hpctrain help COMMAND|SECTION|KEY; hpctrain --version\n"
                    "exit: 0 done, or saved for requeue; 1 our bug; 2 your input; 3 this machine; 4 rank lost or hang (mpirun may "
                    "turn it into 137)\n");
 }

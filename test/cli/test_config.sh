@@ -36,6 +36,8 @@ test_every_command_has_help() {
     mv out by_help
     expect_run 0 "$hpctrain" "$word" --help
     cmp out by_help
+    expect_run 0 "$hpctrain" "$word" -h
+    cmp out by_help
   done
 }
 
