@@ -9,6 +9,13 @@
 
 enum { EXCHANGE_MOST = 16 }; /* ranks */
 
+static UnitNames *unit_names(Arena *arena, const StateTable *states) {
+  UnitNames *names = arena_array(arena, UnitNames, states->nunits);
+  for (int u = 0; u < states->nunits; u++)
+    names[u] = (UnitNames){state_name(arena, SLOT_LOWER, &states->units[u]), state_grad(arena, &states->units[u])};
+  return names;
+}
+
 Engine *engine_open(Arena *arena, Dev *dev, Comm *comm, Mesh *mesh, const EngineOptions *options) {
   Engine *e = arena_new(arena, Engine);
   *e = (Engine){.arena = arena, .dev = dev, .comm = comm, .mesh = mesh, .options = *options};
@@ -22,6 +29,7 @@ Engine *engine_open(Arena *arena, Dev *dev, Comm *comm, Mesh *mesh, const Engine
                          .scaled = options->choices.compute == DT_F16,
                          .moments = options->moments};
   e->states = state_table(arena, model, &states);
+  e->names = unit_names(arena, e->states);
   for (int axis = 0; axis < MESH_AXES; axis++) /* each rank keeps a part of every other: that many are too much memory */
     e->options.choices.exchange[axis] &= mesh_is_near(mesh, (MeshAxis)axis) && mesh_extent(mesh, (MeshAxis)axis) <= EXCHANGE_MOST;
   e->job = job_open(arena, dev, comm, mesh, &e->options.choices, options->interpreted);
@@ -129,7 +137,7 @@ bool engine_holds(const Engine *e, StateSlot slot, int unit) {
  * frozen. */
 static const char *lower_name(const Engine *e, StateSlot slot, int unit) {
   if (!e->states->split || slot != SLOT_PARAM) return NULL;
-  return state_name(e->arena, SLOT_LOWER, &e->states->units[unit]);
+  return e->names[unit].lower;
 }
 
 static bool is_brief(const Engine *e, StateSlot slot) {
@@ -171,7 +179,7 @@ void engine_gather_holders(Engine *e, int param, const void *mine, size_t nbytes
 }
 
 void engine_get_grad(const Engine *e, int unit, int64_t at, int64_t n, JobUse *use, void *self) {
-  job_get(e->job, state_grad(e->arena, &e->states->units[unit]), at, n, use, self);
+  job_get(e->job, e->names[unit].grad, at, n, use, self);
 }
 
 static void add_crc(void *self, int64_t first, int64_t n, const void *from) {
@@ -363,7 +371,7 @@ typedef void ReadVector(const Engine *e, int unit, int64_t at, int64_t n, float 
 static void read_param(const Engine *e, int unit, int64_t at, int64_t n, float *to) { engine_read(e, SLOT_PARAM, unit, at, n, to); }
 
 static void read_grad(const Engine *e, int unit, int64_t at, int64_t n, float *to) {
-  job_read(e->job, state_grad(e->arena, &e->states->units[unit]), at, n, to);
+  job_read(e->job, e->names[unit].grad, at, n, to);
 }
 
 /* A parameter out of a unit's vector, of which each rank has its share (or all of it). */

@@ -25,6 +25,11 @@ typedef struct Passes {
   int64_t runs[MICROS];
 } Passes;
 
+/* Of Vars of a unit, made once: states are read and written for as long as the arena is there. */
+typedef struct UnitNames {
+  const char *lower, *grad;
+} UnitNames;
+
 struct Engine {
   Arena *arena;
   Dev *dev;
@@ -32,6 +37,7 @@ struct Engine {
   Mesh *mesh;
   EngineOptions options;
   StateTable *states;
+  UnitNames *names; /* by unit */
   Job *job;
   Lengths lengths;                           /* that passes may have */
   Passes passes[LENGTHS_MOST];               /* of these, the longest first */

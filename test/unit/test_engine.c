@@ -264,6 +264,65 @@ TEST(what_is_planned_is_allocated) {
   arena_close(t.arena);
 }
 
+/* Where the next bytes of an arena come from; there is room behind it in the same block. */
+static char *next_of(Arena *arena) {
+  for (int i = 0; i < 2; i++) arena_alloc(arena, (size_t)40 << 10); /* the second in a block of its own */
+  return arena_alloc(arena, 1);
+}
+
+static void ignore(void *self, int64_t first, int64_t n, const void *from) { (void)self, (void)first, (void)n, (void)from; }
+
+/* All that a job does again and again: steps, and every way to read and write states. */
+static void work(Engine *engine, int step) {
+  const StateTable *states = engine_states(engine);
+  for (int p = 0; p < PASSES; p++) {
+    batch(engine, step, p);
+    engine_micro(engine, p);
+  }
+  engine_update(engine, step + 1, 1e-2);
+  double eval[2];
+  engine_eval_start(engine);
+  engine_eval_result(engine, eval);
+  for (int p = 0; p < states->nparams; p++) {
+    float *whole = xmalloc(sizeof *whole * (size_t)shape_size(&states->params[p].shape));
+    engine_param(engine, p, whole);
+    engine_gradient(engine, p, whole);
+    engine_init_param(engine, p, 3);
+    free(whole);
+    engine_grad_crc(engine, p);
+    engine_get_grad(engine, states->params[p].unit, 0, 1, ignore, NULL);
+    for (StateSlot slot = SLOT_PARAM; slot <= SLOT_V; slot++) {
+      float one;
+      engine_crc(engine, slot, p);
+      engine_read(engine, slot, states->params[p].unit, 0, 1, &one);
+    }
+  }
+}
+
+/* An arena gives nothing back before it is closed: what a step kept of it a run of a million steps would keep a million times. */
+TEST(what_a_job_does_again_and_again_keeps_nothing) {
+  EngineOptions o = options();
+  for (int i = 0; i < 2; i++) {
+    o.choices.compute = i ? DT_BF16 : DT_F32; /* in 16 bits F32s are in halves */
+    Arena *arena = arena_open();
+    Dev *dev = small_device("cpu", o.interpreted, o.choices.threads);
+    Comm *comm = comm_self();
+    Mesh *mesh = mesh_open(comm, (int[MESH_AXES]){1, 1, 1, 1, 1});
+    Engine *engine = engine_open(arena, dev, comm, mesh, &o);
+    engine_start(engine);
+    engine_init(engine, 3);
+    work(engine, 0); /* what is made at the first use may stay */
+    char *next = next_of(arena);
+    work(engine, 1);
+    EXPECT((char *)arena_alloc(arena, 1) == next + 16); /* what the arena aligns to */
+    engine_close(engine);
+    mesh_close(mesh);
+    comm_close(comm);
+    dev_close(dev);
+    arena_close(arena);
+  }
+}
+
 TEST(padding_stays_zero) {
   EngineOptions o = options();
   Trained t = train(&o);
