@@ -1,4 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
+/* What time it is, and how long something took: durations are by the monotonic clock, dates by the wall's. */
 #ifndef BASE_CLOCK_H
 #define BASE_CLOCK_H
 

@@ -1,4 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
+/* crc32c (hash.h) from the inside: the two ways there are to it, so that tests can hold one against the other. */
 #ifndef BASE_CRC_H
 #define BASE_CRC_H
 

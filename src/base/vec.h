@@ -4,9 +4,11 @@
 #ifndef BASE_VEC_H
 #define BASE_VEC_H
 
+#include <limits.h>
 #include <string.h>
 
 #include "src/base/arena.h"
+#include "src/base/fail.h"
 
 #define VEC(T)                                                                                                                     \
   struct {                                                                                                                         \
@@ -19,6 +21,7 @@
 
 static inline void vec_grow(Arena *arena, void **at, int n, int *cap, size_t size) {
   if (n < *cap) return;
+  CHECK(*cap <= INT_MAX / 2);
   int bigger = *cap ? 2 * *cap : 8;
   void *copy = arena_alloc(arena, size * (size_t)bigger);
   if (n) memcpy(copy, *at, size * (size_t)n);

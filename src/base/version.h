@@ -1,4 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
+/* Which hpctrain this is, as it tells it itself, and in what it writes. */
 #ifndef BASE_VERSION_H
 #define BASE_VERSION_H
 

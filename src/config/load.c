@@ -276,8 +276,10 @@ static const char *read_file(Arena *arena, const char *path) {
   struct stat info;
   size_t n;
   if (!stat(path, &info) && info.st_size > RUN_FILE_MOST)
-    fail(FAIL_INPUT, "run file %s has %lld bytes; at most %d are read\nhelp: hpctrain config --new > NAME.yaml starts one", path,
-         (long long)info.st_size, RUN_FILE_MOST);
+    fail(FAIL_INPUT,
+         "run file %s has %lld bytes; at most %d are read\nhelp: a pattern, such as \"data/*.bin\", names many data files; "
+         "hpctrain config --new > NAME.yaml starts a run file",
+         path, (long long)info.st_size, RUN_FILE_MOST);
   char *text = file_read(path, &n);
   if (!text && errno == ENOENT)
     fail(FAIL_INPUT, "cannot read run file %s: %s\nhelp: hpctrain config --new > %s starts one", path, strerror(errno), path);

@@ -99,7 +99,7 @@ static void read_items(Reader *r, Node *node, yaml_event_type_t close, int depth
       return;
     }
     if (node->items.n == ITEMS_MAX) {
-      problem_add(r->problems, node->place, NULL, "more than %d items", ITEMS_MAX);
+      problem_add(r->problems, node->place, "a pattern, such as \"data/*.bin\", names many files", "more than %d items", ITEMS_MAX);
       r->broken = true;
     }
     Node *first = read_node(r, &event, depth + 1);

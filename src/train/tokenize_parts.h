@@ -1,4 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
+/* Which text goes into which file of tokens: files, parts of them that end where documents do, and shards of such parts. */
 #ifndef TRAIN_TOKENIZE_PARTS_H
 #define TRAIN_TOKENIZE_PARTS_H
 

@@ -1,4 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
+/* A shard's text becomes tokens: threads take runs of its documents, the ids are written in the documents' order. */
 #ifndef TRAIN_TOKENIZE_SHARD_H
 #define TRAIN_TOKENIZE_SHARD_H
 

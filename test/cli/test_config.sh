@@ -72,6 +72,7 @@ test_a_run_file_has_at_most_256_KiB() {
   truncate -s 1G large.yaml
   expect_run 2 "$hpctrain" config large.yaml
   expect_err 'run file large.yaml has 1073741824 bytes; at most 262144 are read'
+  expect_err 'a pattern, such as "data/\*.bin", names many data files'
 }
 
 test_the_starter_file_works() {

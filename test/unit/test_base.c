@@ -2,6 +2,7 @@
 #include <errno.h>
 #include <fcntl.h>
 #include <float.h>
+#include <limits.h>
 #include <math.h>
 #include <pthread.h>
 #include <signal.h>
@@ -248,6 +249,12 @@ TEST(vec_keeps_what_was_pushed) {
   EXPECT(v.n == 1000);
   for (int i = 0; i < 1000; i++) EXPECT(v.at[i] == (int64_t)i * i);
   arena_close(arena);
+}
+
+TEST(a_list_has_at_most_as_many_items_as_an_int_counts) {
+  int cap = INT_MAX / 2 + 1;
+  void *at = NULL;
+  EXPECT_FAIL(FAIL_BUG, "INT_MAX", vec_grow(NULL, &at, cap, &cap, 1));
 }
 
 TEST(text_grows) {

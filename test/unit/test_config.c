@@ -380,6 +380,7 @@ TEST(files_of_very_many_items_are_refused) {
     text_printf(&text, "%s", starts[kind]);
     for (int i = 0; text.n < 250000; i++) text_printf(&text, items[kind], i);
     EXPECT_FAIL(FAIL_INPUT, "more than 10000 items", load_text(arena, text.at));
+    EXPECT_FAIL(FAIL_INPUT, "a pattern, such as \"data/*.bin\"", load_text(arena, text.at));
     text_close(&text);
     arena_close(arena);
   }
