@@ -7,6 +7,7 @@
 #include <unistd.h>
 
 #include "src/base/arena.h"
+#include "src/base/version.h"
 #include "src/comm/impl.h"
 
 /* The node's name up to its domain; a number is an address and stays whole. */
@@ -54,15 +55,25 @@ static void mpi_start(int *argc, char ***argv, char library[MPI_MAX_LIBRARY_VERS
 }
 
 typedef struct Place {
-  char node[NODE_NAME];
+  char node[NODE_NAME], version[64];
   int32_t local_rank, local_size;
 } Place;
+
+/* A node where another module is loaded runs another program, which may wait where the others do not. */
+static void check_version(const Place *all, int n) {
+  for (int r = 1; r < n; r++)
+    if (strcmp(all[r].version, all[0].version))
+      fail(FAIL_MACHINE, "rank %d (%s) runs hpctrain %s, rank 0 (%s) %s\nhelp: load the same module on all nodes", r, all[r].node,
+           all[r].version, all[0].node, all[0].version);
+}
 
 static void describe(Comm *comm, const char *library, const char *pmix) {
   Place mine = {.local_rank = comm->local_rank, .local_size = comm->local_size}, *all = xmalloc(sizeof *all * (size_t)comm->size);
   char(*names)[NODE_NAME] = xmalloc(sizeof *names * (size_t)comm->size);
   memcpy(mine.node, comm->node, sizeof mine.node);
+  snprintf(mine.version, sizeof mine.version, "%s", version_text);
   comm_gather(comm, &mine, sizeof mine, all);
+  check_version(all, comm->size);
   comm->nodes = 0;
   comm->least_local = comm->most_local = comm->local_size;
   for (int r = 0; r < comm->size; r++) {

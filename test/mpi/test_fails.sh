@@ -24,6 +24,16 @@ test_lowest_failing_rank_tells() { ends 3 all_but_first 'rank 1 '; }
 test_lowest_failing_rank_tells_though_it_fails_later() { ends 3 middle_late 'rank 1 '; }
 test_bug_is_status_1() { ends 1 bug 'rank 0 .*CHECK\(comm_size\(comm\) == 0\) does not hold'; }
 test_disagreement_names_first_other_rank() { ends 2 differ 'ranks differ in run file: rank 1 \([^)]+\) has another than rank 0$'; }
+test_another_version_on_a_node_is_refused() {
+  local version
+  version=$("$hpctrain" --version | cut -d ' ' -f 2-)
+  LC_ALL=C sed "s/$version/${version/0/9}/" "$hpctrain" > other # as long
+  chmod +x other
+  touch t.yaml
+  expect_run 3 mpirun --oversubscribe -np 1 "$hpctrain" t.yaml : -np 2 ./other t.yaml
+  expect_err '^error: .*rank 1 \([^)]+\) runs hpctrain 9\.1[^,]*, rank 0 \([^)]+\) 0\.1'
+  expect_equal "$(grep -c '^error:' err)" 1
+}
 test_library_is_quoted() {
   ends 4 truncated 'rank 1 \([^)]+\): MPI_Bcast for all ranks failed$'
   expect_err 'MPI_ERR_TRUNCATE'
