@@ -20,7 +20,7 @@ struct Regex {
 struct RegexWork {
   pcre2_match_data *data;
   pcre2_match_context *context;
-  pcre2_jit_stack *stack;
+  pcre2_jit_stack *stack; /* NULL until one is wanted */
 };
 
 /* Attempts at one place of a text, about a second's; and bytes of the stack, which long words never need. */
@@ -217,8 +217,6 @@ RegexWork *regex_work_open(void) {
   RegexWork *w = xmalloc(sizeof *w);
   *w = (RegexWork){pcre2_match_data_create(1, NULL), pcre2_match_context_create(NULL), NULL};
   if (!w->data || !w->context) fail(FAIL_MACHINE, "out of memory for matching patterns");
-  w->stack = pcre2_jit_stack_create(STACK_FIRST, STACK_MOST, NULL); /* NULL where there is no compiler */
-  if (w->stack) pcre2_jit_stack_assign(w->context, NULL, w->stack);
   pcre2_set_match_limit(w->context, MATCH_LIMIT);
   return w;
 }
@@ -230,9 +228,21 @@ void regex_work_close(RegexWork *w) {
   free(w);
 }
 
+/* A stack of its own for what the thread's has no room for.  Few patterns ever want it, and a work may live for a text of one
+ * token.
+ */
+static bool get_stack(RegexWork *w) {
+  if (w->stack) return false;
+  w->stack = pcre2_jit_stack_create(STACK_FIRST, STACK_MOST, NULL);
+  if (w->stack) pcre2_jit_stack_assign(w->context, NULL, w->stack);
+  return w->stack;
+}
+
 static int match(const Regex *r, RegexWork *w, const char *text, size_t n, size_t from) {
   int rc = PCRE2_ERROR_JIT_STACKLIMIT;
-  if (r->compiled) rc = pcre2_jit_match(r->code, (PCRE2_SPTR)text, n, from, 0, w->data, w->context);
+  if (r->compiled) do {
+      rc = pcre2_jit_match(r->code, (PCRE2_SPTR)text, n, from, 0, w->data, w->context);
+    } while (rc == PCRE2_ERROR_JIT_STACKLIMIT && get_stack(w));
   if (rc == PCRE2_ERROR_JIT_STACKLIMIT)
     rc = pcre2_match(r->code, (PCRE2_SPTR)text, n, from, PCRE2_NO_UTF_CHECK | PCRE2_NO_JIT, w->data, w->context);
   return rc;

@@ -1,9 +1,11 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* The fuzz target as libFuzzer wants it; its main is in clang's library.  The seeds go into a folder of their own, which is the
- * last corpus: `fuzz_x FOLDER` keeps what it finds in FOLDER.  Words and the longest case are options, before those that are given.
+ * last corpus: `fuzz_x FOLDER` keeps what it finds in FOLDER, `fuzz_x FILE` looks at FILE alone.  Words and the longest case are
+ * options, before those that are given.
  */
 #include <stdio.h>
 #include <stdlib.h>
+#include <sys/stat.h>
 
 #include "src/base/file.h"
 #include "src/base/text.h"
@@ -32,6 +34,13 @@ static void put_seeds(Arena *arena, const char *folder) {
   for (int i = 0; i < n; i++) fuzz_put(arena_printf(arena, "%s/%02d", folder, i), seeds[i].at, seeds[i].n);
 }
 
+static bool names_file(int argc, char **argv) {
+  struct stat at;
+  for (int i = 1; i < argc; i++)
+    if (*argv[i] != '-' && !stat(argv[i], &at) && S_ISREG(at.st_mode)) return true;
+  return false;
+}
+
 int LLVMFuzzerInitialize(int *argc, char ***argv) {
   static char *words[1024];
   static Arena *arena; /* for as long as the program runs */
@@ -48,7 +57,7 @@ int LLVMFuzzerInitialize(int *argc, char ***argv) {
   }
   words[n++] = arena_printf(arena, "-max_len=%zu", fuzz_target.most);
   for (int i = 1; i < *argc; i++) words[n++] = (*argv)[i];
-  words[n++] = seeds;
+  if (!names_file(*argc, *argv)) words[n++] = seeds;
   *argc = n;
   *argv = words;
   return 0;
