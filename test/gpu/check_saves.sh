@@ -105,7 +105,7 @@ for ranks in ${RANKS:-1 $([ "$most" -gt 1 ] && echo 2)}; do
   each_step=4 # as many of such steps between two saves as one is written in: the next one is not to wait for its file
   judge "$ranks: a step shorter than the copy" several "$ranks" run.folder=short checkpoint.async=true train.duration=160steps checkpoint.every=80steps
   each_step=32
-  to_host=$(timeout 90 "$hpctrain" check device.kind=cuda --slow=1 2> /dev/null | grep '^rate   GPU to host' | rate_of)
+  to_host=$(timeout 90 mpirun --bind-to none --oversubscribe -np "$ranks" "$hpctrain" check device.kind=cuda --slow=1 2> /dev/null | grep '^rate   GPU to host' | rate_of)
   judge "$ranks: ... stall" stalls_no_longer short "$ranks" "${to_host:-0}"
   judge "$ranks: rate of a load" as_fast "a load" "$(awk -v n="$bytes" -v s="${loaded:-0}" 'BEGIN { print (s > 0 ? n / s : 0) }')" "$read" 0.8
 done
