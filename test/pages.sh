@@ -4,7 +4,8 @@
 #   files       `src/comm/watch.c`, `prefetch.c`, and the targets of links, with the heading behind #
 #   keys        `train.lr`, by doc/keys.md
 #   commands    hpctrain COMMAND, and its --flags, by HELP/COMMAND: what `hpctrain help COMMAND` prints; other flags by the sources
-# Only code counts: what stands between backticks, and lines that begin with four blanks, up to a comment.
+# Only code counts: what stands between backticks, and lines that begin with four blanks, up to a comment.  Of jobs keys alone are
+# looked at, in comments.
 set -u
 help=$1 root=${2:-$(dirname "$0")/..}
 cd "$root" || exit 2
@@ -74,7 +75,8 @@ while IFS=$'\t' read -r page key; do
   key=$(grep -oE '[a-z]+\.[a-z_0-9]+' <<< "$key")
   case $key in *.yaml | *.bin | *.json | *.jsonl | *.h5 | *.c | *.h | *.txt | *.pickle | *.safetensors | model.layers) continue ;; esac
   grep -qxF "$key" <<< "$keys" || tell "$page" "there is no key $key"
-done < <(tokens "(^|[^A-Za-z0-9_./-])($sections)[.][a-z_0-9]+")
+done < <(all+=$'\n'$(awk '/^ *#/ { print FILENAME "\t" $0 }' jobs/*.slurm jobs/*.yaml jobs/*.sh modulefiles/* /dev/null)
+  tokens "(^|[^A-Za-z0-9_./-])($sections)[.][a-z_0-9]+")
 
 while IFS=$'\t' read -r page words; do
   read -r _ command _ <<< "$words"

@@ -18,6 +18,15 @@ test_what_pages_name_is_there() {
   expect_run 0 "$srcdir/test/pages.sh" "$PWD/help" "$srcdir"
 }
 
+test_run_files_of_pages_are_read() {
+  { echo 'hpctrain: 1'; sed -n '/^## Parameters by name/,/^Patterns/s/^    //p' "$srcdir/README.md"; } > readme.yaml
+  grep -q '^train:' readme.yaml
+  expect_run 0 "$hpctrain" config readme.yaml data.train=a.bin train.seq_len=8 train.duration=1steps \
+    train.global_batch_size=1sequences train.lr=1e-3 train.schedule=constant
+  expect_run 0 "$hpctrain" config "$srcdir/jobs/llama7b.yaml"
+  expect_run 0 "$hpctrain" config "$srcdir/jobs/quickstart.yaml"
+}
+
 # A page that is sound, and one with a line more of which the checker says so.
 test_what_is_not_there_is_told() {
   helps
@@ -47,6 +56,11 @@ see `b.c`|no file is called b.c
     mpirun -np 2 hpctrain trian run.yaml|there is no command trian
 `hpctrain trian`|there is no command trian
 END
+  cp page tree/README.md
+  echo '# train.lrr is' > tree/jobs/a.slurm
+  expect_run 1 "$srcdir/test/pages.sh" "$PWD/help" tree
+  expect_equal "$(cat out)" 'jobs/a.slurm: there is no key train.lrr'
+  rm tree/jobs/a.slurm
   { cat page; echo; echo '    hpctrain plan --swep'; } > tree/README.md
   expect_run 1 "$srcdir/test/pages.sh" "$PWD/help" tree
   expect_out '^README.md: hpctrain plan knows no  *--swep$'
