@@ -211,7 +211,9 @@ static bool check_model(Pieces *p, Wire model, Why *why) {
 bool try_sp_check(const char *bytes, size_t n, Why *why) {
   Wire model = {(const unsigned char *)bytes, (const unsigned char *)bytes + n};
   int32_t count = count_pieces(model);
-  if (!count) return why_not(why, "no tokenizer: neither JSON, nor lines of base64 and rank, nor a SentencePiece model");
+  if (!count)
+    return why_not(why, "no tokenizer: neither JSON, nor lines of base64 and rank, nor a SentencePiece model\n"
+                        "help: a tokenizer.json, *.model or *.tiktoken, a folder with one, or bytes");
   Pieces p = {.arena = arena_open()};
   p.seen = bpe_open(p.arena, count, 0);
   bool ok = check_model(&p, model, why);

@@ -365,6 +365,12 @@ static _Noreturn void fail_at(const Config *c, Place place, const char *help, co
   char text[1024];
   vsnprintf(text, sizeof text, what, args);
   const ConfigOrigin *o = c->origin;
+  char *own = strstr(text, "\nhelp: ");
+  if (own) {
+    *own = 0;
+    own += strlen("\nhelp: ");
+    help = help ? arena_printf(o->arena, "%s; or %s", own, help) : own;
+  }
   Problems p = {.arena = o->arena, .name = o->name, .text = o->text, .argv = o->argv};
   problem_add_full(&p, (Problem){.place = place, .what = text, .help = help});
   problems_end(&p);

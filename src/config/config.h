@@ -256,7 +256,7 @@ bool config_parse_bytes(const char *text, int64_t *nbytes);
 void config_set_presets(const char *const *names);
 
 /* Ends the job because of this key's value: the place where it was given, quoted, is added between what and help.  key is
- * "section.key"; help may be NULL. */
+ * "section.key"; help may be NULL.  What may end in a help of its own, as a Why's text does, which then comes first. */
 _Noreturn void config_fail(const Config *c, const char *key, const char *help, const char *what, ...)
     __attribute__((format(printf, 4, 5)));
 

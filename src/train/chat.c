@@ -141,12 +141,8 @@ static Chat *open_chat(const Maker *m, const Text *warnings) {
     config_fail(c, "data.tokenizer", "the model's own tokenizer",
                 "conversations are text, which nothing here turns into tokens%s%.*s", warnings->n ? "; " : "",
                 warnings->n ? (int)strcspn(warnings->at, "\n") : 0, warnings->n ? warnings->at : "");
-  if (!try_chat_open(m->tokenizer, c->data.chat_template, c->data.train_on_inputs, &chat, &why)) {
-    char *help = strstr(why.text, "\nhelp: ");
-    if (help) *help = 0;
-    config_fail(c, "data.chat_template", help ? help + strlen("\nhelp: ") : "the template that the model was made with", "%s",
-                why.text);
-  }
+  if (!try_chat_open(m->tokenizer, c->data.chat_template, c->data.train_on_inputs, &chat, &why))
+    config_fail(c, "data.chat_template", "the template that the model was made with", "%s", why.text);
   return chat;
 }
 

@@ -40,13 +40,10 @@ static const int widths[] = {[DATA_AUTO] = 0, [DATA_UINT16] = 2, [DATA_UINT32] =
 
 /* --- opening ------------------------------------------------------------------------------------------------------------- */
 
-/* why names the file; the run file's line is added between it and its help. */
-static _Noreturn void fail_files(const Config *c, const char *key, const DataSet *sets, int n, Why *why) {
-  char *help = strstr(why->text, "\nhelp: ");
-  if (help) *help = 0;
-  if (help) help += strlen("\nhelp: ");
-  if (n == 1) config_fail_at(c, sets->path.place, help, "%s", why->text);
-  config_fail(c, key, help, "%s", why->text);
+/* why names the file. */
+static _Noreturn void fail_files(const Config *c, const char *key, const DataSet *sets, int n, const Why *why) {
+  if (n == 1) config_fail_at(c, sets->path.place, NULL, "%s", why->text);
+  config_fail(c, key, NULL, "%s", why->text);
 }
 
 typedef struct Opening {

@@ -514,6 +514,17 @@ TEST(combinations_that_cannot_be_meant_are_refused) {
   arena_close(arena);
 }
 
+TEST(a_reasons_own_help_stands_behind_the_place) {
+  Arena *arena = arena_open();
+  Config *c = load_text(arena, good);
+  EXPECT_FAIL(
+      FAIL_INPUT,
+      "a.bin: short\n --> llama7b.yaml:3:15\n3 | data: {train: a.bin}\n  |               ^^^^^\nhelp: copy it; or more data",
+      config_fail(c, "data.train", "more data", "%s", "a.bin: short\nhelp: copy it"));
+  EXPECT_FAIL(FAIL_INPUT, "^^^^^\nhelp: copy it", config_fail(c, "data.train", NULL, "a.bin: short\nhelp: copy it"));
+  arena_close(arena);
+}
+
 TEST(a_preset_has_a_known_name) {
   static const char *const names[] = {"llama2-7b", "llama3-8b", NULL};
   Arena *arena = arena_open();
