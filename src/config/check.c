@@ -121,7 +121,8 @@ static void tell(Config *c, Problems *p, const char *path, const char *label, co
 /* The forms a model can be given in; more than one is a contradiction. */
 static void check_model(Config *c, Problems *p) {
   static const char *const forms[] = {"model.preset", "model.config", "model.from"};
-  const char *first = NULL;
+  const char *first = NULL, *help = NULL;
+  if (c->demo) help = "the demo has a model of its own; a run file for yours: hpctrain config --new > hpctrain.yaml";
   for (int i = 0; i < 3; i++) {
     if (unset(c, forms[i])) continue;
     if (first) tell(c, p, forms[i], arena_printf(p->arena, "'%s' says it too", first), NULL, "the model is given twice");
@@ -130,7 +131,7 @@ static void check_model(Config *c, Problems *p) {
   char path[80];
   for (int i = 0; first && i < nkeys; i++) {
     if (!keys[i].shape || !key_given(c, &keys[i])) continue;
-    tell(c, p, key_path(&keys[i], path), arena_printf(p->arena, "'%s' says it too", first), NULL, "the model is given twice");
+    tell(c, p, key_path(&keys[i], path), arena_printf(p->arena, "'%s' says it too", first), help, "the model is given twice");
     return;
   }
   if (!presets || !known(c, "model.preset")) return;

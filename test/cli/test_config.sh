@@ -68,6 +68,12 @@ test_a_missing_run_file_is_an_error() {
   expect_err 'cannot read run file hpctrain.yaml: Is a directory'
 }
 
+test_a_model_for_the_demo_is_told_where_to_go() {
+  expect_run 2 "$hpctrain" config model.from=models/mine
+  expect_err "'model.from' says it too"
+  expect_err '^help: the demo has a model of its own; a run file for yours: hpctrain config --new'
+}
+
 test_a_run_file_has_at_most_256_KiB() {
   truncate -s 1G large.yaml
   expect_run 2 "$hpctrain" config large.yaml
