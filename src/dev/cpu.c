@@ -168,7 +168,8 @@ static void cpu_load(Dev *dev, DevModule *module, const void *image, size_t nbyt
   (void)dev;
   if (!seal_holds(image, nbytes))
     fail(FAIL_MACHINE,
-         "compiled code of %zu bytes is damaged: its checksum does not hold\nhelp: remove the kernel cache and start again",
+         "compiled code of %zu bytes is damaged: its checksum does not hold\nhelp: remove the kernel cache (hpctrain in "
+         "$XDG_CACHE_HOME, else in ~/.cache) and start again",
          nbytes);
   size_t object = nbytes - SEAL_SIZE;
   if (load_memory(module, image, object)) return;

@@ -160,7 +160,10 @@ typedef struct Cubins {
 } Cubins;
 
 static _Noreturn void image_refused(const char *reason) {
-  fail(FAIL_MACHINE, "compiled code for a GPU cannot be used: %s\nhelp: remove the kernel cache and start again", reason);
+  fail(FAIL_MACHINE,
+       "compiled code for a GPU cannot be used: %s\nhelp: remove the kernel cache (hpctrain in $XDG_CACHE_HOME, else in ~/.cache) "
+       "and start again",
+       reason);
 }
 
 /* The head, once all that it says fits the image. */

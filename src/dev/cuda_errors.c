@@ -6,7 +6,7 @@
 #include "src/dev/cuda.h"
 
 static const char no_graphs[] = "gpu.graph: false runs without CUDA graphs; please report it with run.yaml and log.txt";
-static const char old_code[] = "remove the kernel cache and start again";
+static const char old_code[] = "remove the kernel cache (hpctrain in $XDG_CACHE_HOME, else in ~/.cache) and start again";
 static const char stray[] =
     "a kernel did this, perhaps one that was started long before: run again with run.debug: sync, which names it, or "
     "under compute-sanitizer; then report it with run.yaml and log.txt";
