@@ -17,24 +17,24 @@
     (comm)->waited += clock_seconds() - begin;                                                                                     \
   } while (0)
 
-static void most(Comm *comm, int64_t *values, int n) { TOGETHER(comm, "an agreement of all ranks", most(comm, values, n)); }
+void comm_most(Comm *comm, int64_t *values, int n) { TOGETHER(comm, "an agreement of all ranks", most(comm, values, n)); }
 
 bool comm_any(Comm *comm, bool mine) {
   int64_t any = mine;
-  most(comm, &any, 1);
+  comm_most(comm, &any, 1);
   return any != 0;
 }
 
 size_t comm_least(Comm *comm, size_t mine) {
   int64_t least = -(int64_t)mine;
-  most(comm, &least, 1);
+  comm_most(comm, &least, 1);
   return (size_t)-least;
 }
 
 /* ~x falls as x rises, so that the two maxima are the greatest and, inverted, the least. */
 void comm_agree(Comm *comm, uint64_t mine, const char *what) {
   int64_t bounds[2] = {(int64_t)mine, (int64_t)~mine};
-  most(comm, bounds, 2);
+  comm_most(comm, bounds, 2);
   if (bounds[0] == ~bounds[1]) return;
   uint64_t *all = xmalloc(sizeof *all * (size_t)comm->size);
   comm_gather(comm, &mine, sizeof mine, all);
@@ -72,7 +72,7 @@ void comm_gather_axis(Mesh *mesh, MeshAxis axis, const void *mine, size_t nbytes
 
 bool comm_any_reason(Comm *comm, bool mine, char *text, size_t nbytes) {
   int64_t first = mine ? comm->size - comm->rank : 0; /* greatest on the lowest rank */
-  most(comm, &first, 1);
+  comm_most(comm, &first, 1);
   if (first) comm_broadcast(comm, text, nbytes, comm->size - (int)first);
   return first != 0;
 }

@@ -64,6 +64,7 @@ bool comm_any(Comm *comm, bool mine);
 /* Ends the job, naming the first rank that differs, unless all ranks have the same 64 bits: "run file", "plan", … */
 void comm_agree(Comm *comm, uint64_t mine, const char *what);
 size_t comm_least(Comm *comm, size_t mine);
+void comm_most(Comm *comm, int64_t *values, int n);                    /* in place, of each the greatest */
 void comm_broadcast(Comm *comm, void *bytes, size_t nbytes, int root); /* of any size */
 void comm_barrier(Comm *comm);
 void comm_gather(Comm *comm, const void *mine, size_t nbytes, void *all); /* rank r's bytes at all + r*nbytes, on every rank */
@@ -130,8 +131,14 @@ typedef struct CommOp CommOp;
 /* From here to the close, collectives that are prepared have both ends in the memory of this rank's GPU (all ranks call; no
  * other kind of device changes anything: false).  Start and wait then take their places behind what was started on the device
  * and return at once: a wait is the device's.  Ends the job, naming ranks and GPUs, where two ranks have one GPU or GPUs
- * differ in kind. */
+ * differ in kind.  Again: nothing more.  Communicators connect in a thread meanwhile. */
 bool comm_device_open(Mesh *mesh, Dev *dev);
+/* Seconds that this took, and for how many of them the first collective had to wait; 0 before that one, and where there are none.
+ */
+typedef struct CommConnected {
+  double took, waited;
+} CommConnected;
+CommConnected comm_connected(const Mesh *mesh);
 /* Once its collectives are released, and graphs that captured them closed. */
 void comm_device_close(Mesh *mesh);
 /* Shows one allocation of the device's memory, of one size on all ranks, to the ranks of this node until comm_device_close,

@@ -30,21 +30,23 @@ static void seats_check(const Seat *seats, int n) {
 
 bool comm_device_open(Mesh *mesh, Dev *dev) {
   Comm *comm = mesh->comm;
-  Seat mine = {0}, *seats = xmalloc(sizeof *seats * (size_t)comm->size);
-  CHECK(!mesh->device);
+  Seat mine = {0};
+  if (!dev_card(dev, &mine.card)) return false;
+  CHECK(!mesh->device || mesh->dev == dev);
+  if (mesh->device) return true;
+  Seat *seats = xmalloc(sizeof *seats * (size_t)comm->size);
   memcpy(mine.node, comm->node, sizeof mine.node);
-  bool card = dev_card(dev, &mine.card);
-  if (card) {
-    comm_gather(comm, &mine, sizeof mine, seats);
-    seats_check(seats, comm->size);
-    mesh->device = dev_cuda_symbol("comm_device_nccl");
-    mesh->dev = dev;
-    mesh->device->open(mesh);
-    watch_mesh(comm, mesh);
-  }
+  comm_gather(comm, &mine, sizeof mine, seats);
+  seats_check(seats, comm->size);
   free(seats);
-  return card;
+  mesh->device = dev_cuda_symbol("comm_device_nccl");
+  mesh->dev = dev;
+  mesh->device->open(mesh);
+  watch_mesh(comm, mesh);
+  return true;
 }
+
+CommConnected comm_connected(const Mesh *mesh) { return mesh->device ? mesh->device->connected(mesh) : (CommConnected){0, 0}; }
 
 bool comm_device_share(Mesh *mesh, void *base, size_t nbytes) {
   CHECK(mesh->device);

@@ -22,6 +22,7 @@
 #include <string.h>
 
 #include "src/base/arena.h"
+#include "src/base/clock.h"
 #include "src/comm/peers.h"
 
 enum { OPS_MOST = 1 << 16, VERSION_LEAST = 22600 };
@@ -41,6 +42,7 @@ typedef struct Nccl {
   int gpu;
   pthread_t thread; /* that connects the lanes */
   bool connecting;
+  double took, waited; /* seconds, once it has */
   cudaStream_t compute;
   Lane lanes[MESH_AXES * LANES]; /* by axis, then kind; of groups with more than one rank */
   uint32_t *words;               /* of the lanes; the host's memory */
@@ -134,6 +136,7 @@ static void look(void *self, double waited) {
 /* --- lanes -------------------------------------------------------------------------------------------------------------- */
 
 static const char *const what[] = {[GATHERS] = "the communicator of gathers", [REDUCTIONS] = "the communicator of reductions"};
+static const char connecting[] = "the communicators of gathers and reductions";
 
 /* All but the communicator. */
 static void lane_open(Nccl *nccl, int axis, LaneKind kind, int priority) {
@@ -149,23 +152,45 @@ static void lane_open(Nccl *nccl, int axis, LaneKind kind, int priority) {
   lane->word = &nccl->words[axis * LANES + (int)kind];
 }
 
-/* Communicators take a second to connect, in which the job has other things to do: a thread of its own. */
+/* A sum of one element: over once all ranks of the lane have come to it, each behind what its stream was given before. */
+static void meet(const Nccl *nccl, const Lane *lane, const char *object) {
+  NCCL(object, ncclAllReduce(nccl->zero, nccl->zero, 1, ncclUint32, ncclSum, lane->comm, lane->stream));
+}
+
+/* Communicators take a second to connect, in which the job has other things to do: a thread of its own, and all of them at a time.
+ * Then NCCL still lacks what its first sum connects, loads and allocates: that is done here, too, as a group, which launches
+ * nothing until all lanes are connected. */
 static void *lanes_connect(void *self) {
   Nccl *nccl = self;
+  double begin = clock_seconds();
+  ncclConfig_t config = NCCL_CONFIG_INITIALIZER;
   CUDA(cudaSetDevice(nccl->gpu));
+  NCCL(connecting, ncclGroupStart());
   for (int i = 0; i < MESH_AXES * LANES; i++) {
     const CommGroup *group = &nccl->mesh->group[i / LANES];
-    ncclConfig_t config = NCCL_CONFIG_INITIALIZER;
-    if (group->size == 1) continue;
-    NCCL(what[i % LANES], ncclCommInitRankConfig(&nccl->lanes[i].comm, group->size, nccl->lanes[i].id, group->rank, &config));
+    Lane *lane = &nccl->lanes[i];
+    if (group->size > 1) NCCL(what[i % LANES], ncclCommInitRankConfig(&lane->comm, group->size, lane->id, group->rank, &config));
   }
+  NCCL(connecting, ncclGroupEnd());
+  NCCL(connecting, ncclGroupStart());
+  for (int i = 0; i < MESH_AXES * LANES; i++)
+    if (nccl->lanes[i].comm) meet(nccl, &nccl->lanes[i], what[i % LANES]);
+  NCCL(connecting, ncclGroupEnd());
+  nccl->took = clock_seconds() - begin;
   return NULL;
 }
 
 static void lanes_need(Nccl *nccl) {
   if (!nccl->connecting) return;
+  double begin = clock_seconds();
   CHECK(pthread_join(nccl->thread, NULL) == 0);
+  nccl->waited = clock_seconds() - begin;
   nccl->connecting = false;
+}
+
+static CommConnected connected_nccl(const Mesh *mesh) {
+  const Nccl *nccl = mesh->device_own;
+  return nccl->connecting ? (CommConnected){0, 0} : (CommConnected){nccl->took, nccl->waited};
 }
 
 static bool is_alone(const Mesh *mesh) {
@@ -323,8 +348,7 @@ static void copy_must(cudaError_t error, const CommOp *op, int rank) {
 }
 
 /* No rank tells another that it reads.  Two orders make that right:
- *  - A peer has written before this rank reads.  The meeting, a sum of one element in the lane of gathers, is over when all ranks
- *    have come to it, and each comes behind all that its compute stream was given before.  One is enough until somebody writes.
+ *  - A peer has written before this rank reads: the meeting in the lane of gathers.  One is enough until somebody writes.
  *  - This rank has read before a peer writes again.  The peer writes behind a reduction, which is over when this rank has started
  *    it too; and this rank's compute stream comes to that start once it has waited for all gathers that were started before.
  * Whoever calls comm_copies sees to the second (src/exec/gathers.c).
@@ -332,12 +356,6 @@ static void copy_must(cudaError_t error, const CommOp *op, int rank) {
  * An all-to-all of what programs write all the time has meetings of its own: before it reads, and before it is over.
  *
  * Each rank begins with the next one's part: no GPU is everybody's first. */
-static void meet(const CommOp *op) {
-  const Nccl *nccl = op->mesh->device_own;
-  const Lane *lane = ((NcclOp *)op->own)->lane;
-  NCCL(op->what, ncclAllReduce(nccl->zero, nccl->zero, 1, ncclUint32, ncclSum, lane->comm, lane->stream));
-}
-
 static void copy_parts(const CommOp *op) {
   const Nccl *nccl = op->mesh->device_own;
   const NcclOp *own = op->own;
@@ -346,14 +364,14 @@ static void copy_parts(const CommOp *op) {
   size_t nbytes = (size_t)op->n * dtype_size(op->dtype), before = (size_t)group->rank * nbytes;
   const char *part = (const char *)op->in + (gather ? 0 : before);  /* in every rank's memory, what this one reads */
   bool in_place = gather && part == (const char *)op->out + before; /* each rank's part is where it belongs */
-  if (own->meets) meet(op);
+  if (own->meets) meet(nccl, own->lane, op->what);
   for (int i = 1; i <= group->size; i++) {
     int rank = (group->rank + i) % group->size;
     char *to = (char *)op->out + (size_t)rank * nbytes;
     const void *from = peers_find(nccl->peers, axis_of(op), rank, in_place ? to : part, nbytes);
     if (from != to) copy_must(cudaMemcpyAsync(to, from, nbytes, cudaMemcpyDeviceToDevice, own->lane->stream), op, rank);
   }
-  if (!gather) meet(op);
+  if (!gather) meet(nccl, own->lane, op->what);
 }
 
 static void op_start_nccl(CommOp *op) {
@@ -396,6 +414,7 @@ extern const CommDevice comm_device_nccl;
 const CommDevice comm_device_nccl = {
     .open = nccl_open,
     .close = nccl_close,
+    .connected = connected_nccl,
     .ops = {.op_prepare = op_prepare_nccl, .op_start = op_start_nccl, .op_wait = op_wait_nccl, .op_release = op_release_nccl},
     .share = share_nccl,
     .copies = copies_nccl,

@@ -9,6 +9,7 @@
 #ifndef EXEC_EXEC_H
 #define EXEC_EXEC_H
 
+#include "src/base/phases.h"
 #include "src/base/rng.h"
 #include "src/comm/comm.h"
 #include "src/dev/dev.h"
@@ -63,7 +64,8 @@ typedef struct Job Job;
 typedef struct JobStart {
   int kernels, cached; /* distinct kernels; whether the image was in the cache (0 or all) */
   double seconds;
-  bool copies; /* gathers of states go by copy engines */
+  bool copies;   /* gathers of states go by copy engines */
+  Phases phases; /* of seconds */
 } JobStart;
 
 /* interpreted: programs are evaluated node by node in double instead (cpu.compiler: none).  mesh NULL: no program has a collective.

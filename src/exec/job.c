@@ -188,9 +188,35 @@ static void share_states(Job *job) {
   job->shared = any && comm_device_share(job->mesh, job->base, job->nbytes);
 }
 
+/* Texts, plans of libraries and code: steps become functions.  Gives whether the code was in the cache. */
+static bool make_functions(Job *job, Phases *phases, int *kernels) {
+  bool hit = false;
+  kernels_set_verdicts(dev_cache_folder(job->dev));
+  Code *code = code_open(job->arena, job->choices->cuda);
+  for (int i = 0; i < job->programs.n; i++) job_bind(job, &job->programs.at[i], code);
+  code_build(code, job->dev, job->comm);
+  phase_end(phases, "texts");
+  gpu_prepare(job);
+  phase_end(phases, "libraries");
+  job->module = code_load(code, job->dev, job->comm, &hit);
+  phase_end(phases, "code");
+  gpu_settle(job);
+  for (int i = 0; i < job->programs.n; i++) job_resolve(job, &job->programs.at[i]);
+  if (!job->choices->cuda) job_tune(job);
+  agree_on_rows(job);
+  for (int i = 0; i < job->programs.n; i++) {
+    job_fill_tables(job, &job->programs.at[i]);
+    if (comm_rank(job->comm) == 0 && !job->choices->cuda)
+      job_check_products(job, &job->programs.at[i]); /* all ranks have the same code */
+  }
+  *kernels = code_count(code);
+  return hit;
+}
+
 JobStart job_start(Job *job) {
-  JobStart start = {0};
-  double begin = clock_seconds();
+  JobStart start = {.phases = phases_begin()};
+  Phases *phases = &start.phases;
+  double begin = phases->since;
   bool hit = false;
   dev_holders(job->dev, tell_holders, job);
   job->device_collectives = job->mesh && comm_device_open(job->mesh, job->dev);
@@ -199,27 +225,13 @@ JobStart job_start(Job *job) {
   job->base = dev_alloc(job->dev, job->nbytes, "the arena");
   if (job->far_bytes) job->far = dev_pinned_alloc(job->dev, job->far_bytes, "what memory.offload keeps in the host's memory");
   if (job->memory.files) job->files = files_open(job->choices->offload_folder, job->memory.files);
+  phase_end(phases, "memory");
   share_states(job);
-  if (!job->interpreted) {
-    kernels_set_verdicts(dev_cache_folder(job->dev));
-    Code *code = code_open(job->arena, job->choices->cuda);
-    for (int i = 0; i < job->programs.n; i++) job_bind(job, &job->programs.at[i], code);
-    code_build(code, job->dev, job->comm);
-    gpu_prepare(job);
-    job->module = code_load(code, job->dev, job->comm, &hit);
-    gpu_settle(job);
-    for (int i = 0; i < job->programs.n; i++) job_resolve(job, &job->programs.at[i]);
-    if (!job->choices->cuda) job_tune(job);
-    agree_on_rows(job);
-    for (int i = 0; i < job->programs.n; i++) {
-      job_fill_tables(job, &job->programs.at[i]);
-      if (comm_rank(job->comm) == 0 && !job->choices->cuda)
-        job_check_products(job, &job->programs.at[i]); /* all ranks have the same code */
-    }
-    start.kernels = code_count(code);
-  }
+  phase_end(phases, "share");
+  if (!job->interpreted) hit = make_functions(job, phases, &start.kernels);
   if (!dev_is_host(job->dev)) job->inputs = job_inputs_open(job);
   malloc_trim(0); /* what compiling and checking took goes back before the arena fills */
+  phase_end(phases, "functions");
   start.copies = job->shared;
   start.cached = hit ? start.kernels : 0;
   start.seconds = clock_seconds() - begin;

@@ -6,6 +6,7 @@
 #include <stdbool.h>
 #include <stdint.h>
 
+#include "src/base/phases.h"
 #include "src/report/flops.h"
 
 /* A run has been made ready; seconds and its parts are those of the banner. */
@@ -15,6 +16,7 @@ typedef struct StartEvent {
   bool cached;    /* no kernel had to be compiled */
   double seconds; /* since the process's start */
   double mpi, plan, kernel, load;
+  const Phases *phases;                       /* all of them, finer: of each the most of all ranks; NULL: nobody knows */
   double memory_gib;                          /* planned, a rank */
   double allocated_gib, beside_gib, free_gib; /* of this rank's device; beside: see StepEvent */
 } StartEvent;
@@ -29,10 +31,12 @@ typedef struct StepEvent {
   double loss;         /* mean over the step's tokens, nats */
   double grad_norm;    /* before clipping */
   double lr;
-  double z_loss;       /* a token; 0: there is none */
-  double router_loss;  /* the same */
-  double seconds;      /* wall time of this step */
-  double memory_gib;   /* peak so far of one rank's device; on a CPU the process's VmHWM less what it was after MPI_Init */
+  double z_loss;      /* a token; 0: there is none */
+  double router_loss; /* the same */
+  double seconds;     /* wall time of this step */
+  double memory_gib;  /* peak so far of one rank's device; on a CPU the process's VmHWM less what it was after MPI_Init */
+  double connect,
+      connect_waited;  /* seconds that communicators of GPUs took since the start, and the job waited; 0: not in this step */
   const char *skipped; /* why nothing was changed, in a word; NULL: it was applied */
   double beside_gib;   /* what the driver of a GPU says that the process holds beside that: context, NCCL, libraries */
 } StepEvent;

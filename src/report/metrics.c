@@ -105,6 +105,16 @@ static void end_take(Metrics *m, Text *out) {
   text_close(out);
 }
 
+static void add_phases(Text *out, const Phases *phases) {
+  char seconds[NUM_TEXT];
+  if (!phases) return;
+  text_printf(out, ",\"phases\":{");
+  for (int i = 0; i < phases->n; i++)
+    text_printf(out, "%s\"%s\":%s", i ? "," : "", phases->at[i].name,
+                num_double(round(1e6 * phases->at[i].seconds) / 1e6, seconds));
+  text_printf(out, "}");
+}
+
 void metrics_start(Metrics *m, const StartEvent *e) {
   Text out = {0};
   begin(&out, "start", e->step);
@@ -116,6 +126,7 @@ void metrics_start(Metrics *m, const StartEvent *e) {
   add_number(&out, "plan_seconds", e->plan);
   add_number(&out, "kernel_seconds", e->kernel);
   add_number(&out, "load_seconds", e->load);
+  add_phases(&out, e->phases);
   add_known(&out, "planned_gib", e->memory_gib);
   add_known(&out, "allocated_gib", e->allocated_gib);
   if (e->beside_gib > 0) add_known(&out, "beside_gib", e->beside_gib);
@@ -141,6 +152,8 @@ void metrics_step(Metrics *m, const Speed *speed, const StepEvent *e) {
   if (e->padding > 0) add_number(&out, "padding", e->padding);
   add_known(&out, "memory_gib", e->memory_gib);
   if (e->beside_gib > 0) add_known(&out, "beside_gib", e->beside_gib);
+  if (e->connect > 0) add_number(&out, "connect_seconds", e->connect);
+  if (e->connect > 0) add_number(&out, "connect_waited_seconds", e->connect_waited);
   if (e->skipped) add_string(&out, "skipped", e->skipped);
   end_take(m, &out);
   const Scalar scalars[] = {

@@ -102,6 +102,7 @@ JobStart engine_start(Engine *e) {
     start.kernels += host.kernels;
     start.cached += host.cached;
     start.seconds += host.seconds;
+    phase_end(&start.phases, "update on the host");
   }
   int32_t *shard = job_var(units_job(e), "shard", NULL);
   if (shard) *shard = (int32_t)state_share(e->states, engine_rank(e));

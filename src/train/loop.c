@@ -19,6 +19,7 @@ static void step_tell(Run *run, int64_t step, const StepResult *result) {
   if (!run_speaks(run)) return;
   const Flops *flops = &run->open_work.flops;
   double tokens = (double)run->open_work.tokens;
+  CommConnected connected = run->concluded == 1 ? comm_connected(run->mesh) : (CommConnected){0, 0};
   StepEvent event = {.step = step,
                      .tokens = step * run->batch.tokens,
                      .step_tokens = run->open_work.tokens,
@@ -30,6 +31,8 @@ static void step_tell(Run *run, int64_t step, const StepResult *result) {
                      .z_loss = result->z_loss,
                      .router_loss = result->router_loss,
                      .seconds = result->seconds,
+                     .connect = connected.took,
+                     .connect_waited = connected.waited,
                      .skipped = run_skipped(result),
                      .memory_gib = run_memory(run),
                      .beside_gib = run->memory_beside};

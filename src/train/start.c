@@ -23,6 +23,7 @@ enum { AHEAD_MOST = 16 }; /* passes whose rows are made ahead, where a step has 
 typedef struct Times {
   double mpi, plan, load;
   JobStart job;
+  Phases phases; /* all of it: of each the most of all ranks, in the end */
 } Times;
 
 bool run_speaks(const Run *run) { return comm_rank(run->comm) == 0; }
@@ -291,6 +292,7 @@ static void tell_start(Run *run, const Times *t) {
                                             .plan = t->plan,
                                             .kernel = t->job.seconds,
                                             .load = t->load,
+                                            .phases = &t->phases,
                                             .memory_gib = run_planned(run),
                                             .allocated_gib = (double)dev_allocated(run->dev) / (1 << 30),
                                             .beside_gib = run->memory_beside,
@@ -299,10 +301,12 @@ static void tell_start(Run *run, const Times *t) {
 
 /* --- all of it -------------------------------------------------------------------------------------------------------------- */
 
-static double lap(double *since) {
-  double now = clock_seconds(), took = now - *since;
-  *since = now;
-  return took;
+/* Of ranks that wait for one another the slowest in a phase is the one that the others miss later. */
+static void slowest_phases(Run *run, Phases *phases) {
+  int64_t ns[PHASES_MOST];
+  for (int i = 0; i < phases->n; i++) ns[i] = (int64_t)(1e9 * phases->at[i].seconds);
+  comm_most(run->comm, ns, phases->n);
+  for (int i = 0; i < phases->n; i++) phases->at[i].seconds = 1e-9 * (double)ns[i];
 }
 
 /* An attempt is one once nothing more can be refused: what a refused one asked for leaves the run's files as they are. */
@@ -316,8 +320,10 @@ static void begin_attempt(Run *run) {
 Run *run_open(int argc, char **argv) {
   Arena *arena = arena_open();
   Run *run = arena_new(arena, Run);
-  Times times = {0};
-  double at = clock_seconds();
+  Times times = {.phases = phases_begin()};
+  Phases *phases = &times.phases;
+  phases->since -= clock_since_exec();
+  phase_end(phases, "exec");
   *run = (Run){.arena = arena, .saved_step = -1, .compared_step = -1, .loss = NAN, .eval_loss = NAN, .back_to = -1};
   wishes_open();
   run->history = history_open(arena);
@@ -326,7 +332,7 @@ Run *run_open(int argc, char **argv) {
   run->memory_before = process_peak();
   comm_watch(run->comm, BEFORE_CONFIG);
   comm_doing(run->comm, false, "reading the run file");
-  times.mpi = lap(&at);
+  times.mpi = phase_end(phases, "mpi");
   run->lines = lines_open(comm_rank(run->comm));
   load_config(run, argc, argv);
   comm_watch(run->comm, run->config->health.timeout.unit ? run->config->health.timeout.value : 0);
@@ -341,24 +347,29 @@ Run *run_open(int argc, char **argv) {
   run->shape.speed = (Speed){.per_token = run->flops[run->lengths.n - 1], .devices = comm_size(run->comm)};
   run_take(run);
   run_check_export(run);
-  times.load = lap(&at);
+  times.load = phase_end(phases, "folder and data");
   EngineOptions options = settle(run);
   run_check_room(run);
   comm_barrier(run->comm); /* nobody has refused anything */
   begin_attempt(run);
   comm_barrier(run->comm);
+  times.plan = phase_end(phases, "device");
+  comm_device_open(run->mesh, run->dev); /* communicators connect while programs are made */
+  times.plan += phase_end(phases, "seats");
   open_engine(run, &options);
-  times.plan = lap(&at);
+  times.plan += phase_end(phases, "programs");
   if (run_speaks(run)) banner_plan(run);
   times.job = engine_start(run->engine);
+  phases_add(phases, &times.job.phases);
   stages_choices(run);
   warn_device(run);
-  lap(&at);
+  phase_end(phases, "notes");
   run_load(run);
   run_profile_open(run);
   run_pace_open(run);
   run_save_open(run);
-  times.load += lap(&at);
+  times.load += phase_end(phases, "states");
+  slowest_phases(run, phases);
   if (!run_speaks(run)) return run;
   run_memory_tell(run);
   run->metrics = metrics_open(run->folder->path, run->step, run->folder->cut);

@@ -67,14 +67,20 @@ TEST(metrics_read_back_as_the_same_numbers) {
                  .grad_norm = (double)2.1437f,
                  .lr = 1e-300,
                  .seconds = 1.0 / 3,
-                 .memory_gib = 0};
+                 .memory_gib = 0,
+                 .connect = 0.5,
+                 .connect_waited = 0.125};
   metrics_step(m, &speed, &e);
+  e.connect = 0;
   e.loss = NAN;
   e.grad_norm = INFINITY;
   metrics_step(m, &(Speed){0}, &e);
   metrics_eval(m, &(EvalEvent){.step = 1, .name = "a \"b\"\\\n\x01", .loss = -INFINITY, .tokens = 5, .seconds = 1});
   metrics_save(m, &(SaveEvent){.step = 1, .bytes = 1e12, .seconds = 2, .stalled = 0});
-  metrics_start(m, &(StartEvent){.step = 1, .attempt = 2, .ranks = 3, .kernels = 4, .cached = true, .seconds = 0.1, .load = 0.3});
+  Phases phases = {.n = 2, .at = {{"mpi", 0.25}, {"folder and data", 1.0 / 3}}};
+  metrics_start(
+      m, &(StartEvent){
+             .step = 1, .attempt = 2, .ranks = 3, .kernels = 4, .cached = true, .seconds = 0.1, .load = 0.3, .phases = &phases});
   Why why;
   EXPECT(metrics_sync(m, &why));
   metrics_close(m);
@@ -92,6 +98,9 @@ TEST(metrics_read_back_as_the_same_numbers) {
   EXPECT_NEAR(json_number_value(json_object_get(first, "mfu_causal")), 3000 * 1e6 / 2 / 1e12, 1e-12);
   EXPECT_NEAR(json_number_value(json_object_get(first, "mfu_full")), 3000 * 2e6 / 2 / 1e12, 1e-12);
   EXPECT(json_is_null(json_object_get(first, "memory_gib")));
+  EXPECT(json_number_value(json_object_get(first, "connect_seconds")) == 0.5);
+  EXPECT(json_number_value(json_object_get(first, "connect_waited_seconds")) == 0.125);
+  EXPECT(!json_object_get(second, "connect_seconds"));
   EXPECT(json_number_value(json_object_get(first, "time")) > 1.7e9);
   const char *const nulls[] = {"loss", "grad_norm", "mfu_causal", "mfu_full"};
   for (int i = 0; i < 4; i++) EXPECT(json_is_null(json_object_get(second, nulls[i])));
@@ -103,6 +112,9 @@ TEST(metrics_read_back_as_the_same_numbers) {
   EXPECT(json_is_true(json_object_get(start, "cached")) && json_is_null(json_object_get(start, "planned_gib")));
   EXPECT(json_number_value(json_object_get(start, "seconds")) == 0.1);
   EXPECT(json_number_value(json_object_get(start, "load_seconds")) == 0.3);
+  const json_t *told = json_object_get(start, "phases");
+  EXPECT(json_object_size(told) == 2 && json_number_value(json_object_get(told, "mpi")) == 0.25);
+  EXPECT_NEAR(json_number_value(json_object_get(told, "folder and data")), 1.0 / 3, 1e-6);
   json_decref(all);
 }
 
