@@ -47,6 +47,12 @@ bool gathers_states(const Program *p, int64_t axis) {
   return false;
 }
 
+bool exchanges(const Program *p, int64_t axis) {
+  for (int s = 0; s < p->nsteps; s++)
+    if (p->steps[s].kind == STEP_COLLECTIVE_START && p->steps[s].op == OP_ALL_TO_ALL && p->steps[s].n[0] == axis) return true;
+  return false;
+}
+
 bool gathers_may_copy(const Program *p, int64_t axis) {
   bool gathers = gathers_states(p, axis), met = false;
   for (int s = 0; s < p->nsteps; s++) {

@@ -177,13 +177,19 @@ static bool axis_copies(const Job *job, int axis) {
   return any;
 }
 
-/* All ranks have the same programs, and decide alike. */
+static bool axis_exchanges(const Job *job, int axis) {
+  for (int i = 0; i < job->programs.n; i++)
+    if (exchanges(job->programs.at[i].program, axis)) return true;
+  return false;
+}
+
+/* All ranks have the same programs, and decide alike.  Mapping peers' memory takes its time: only where it will be read. */
 static void share_states(Job *job) {
   bool any = false;
   if (!job->device_collectives) return;
   for (int axis = 0; axis < MESH_AXES; axis++) {
     any |= job->copies[axis] = job->choices->copies && axis_copies(job, axis);
-    any |= job->choices->exchange[axis] && mesh_extent(job->mesh, (MeshAxis)axis) > 1;
+    any |= axis_exchanges(job, axis);
   }
   job->shared = any && comm_device_share(job->mesh, job->base, job->nbytes);
 }

@@ -18,11 +18,34 @@ health: {timeout: none}   # its watch sends by the clock
 END
 }
 
-# on RANKS STEPS WORD…: each rank leaves RANKS-STEPS.counts.RANK.
+# The same of conversations, which each run makes into tokens, in buckets.
+write_conversations() {
+  write_run
+  local golden=$srcdir/test/golden/tokenizers i words='be not too quick to say what you may see here'
+  sed -i "s/vocab_size: 256/vocab_size: 1024/; s/seq_len: 16/seq_len: 48/; s|^data.*|data: {train: chat.jsonl, format: chat, chat_template: llama2,\
+  tokenizer: $golden/llama2-style.json, buckets: [16, 32]}|" t.yaml
+  for i in {1..100}; do
+    printf '{"prompt": "%s", "completion": "%s"}\n' "$(cut -d ' ' -f "1-$((i % 4 + 1))" <<< "$words")" \
+      "$(cut -d ' ' -f "$((i % 3 + 2))-$((i % 3 + 5))" <<< "$words")"
+  done > chat.jsonl
+}
+
+# The same of a model and token files from elsewhere, over two levels of ranks.
+write_from_elsewhere() {
+  write_run
+  for i in 1 2 3; do cp data.bin "part$i.bin"; done
+  sed -i '/^model/d; s/strategy: full_shard/strategy: hybrid_shard, shard_degree: 2/
+    s/train: data.bin, tokenizer: bytes/train: [{path: data.bin, weight: 0.7}, {path: "part*.bin", weight: 0.3}]/' t.yaml
+  echo "model: {from: $srcdir/test/golden/llama2}" >> t.yaml
+}
+
+# on RANKS STEPS WORD…: each rank leaves RANKS-STEPS.counts.RANK.  Where a run folder `base` has a step, these are two and three.
 on() {
+  local last=$2
+  [ ! -d base ] || { last=$(($2 + 1)) && cp -r base "$1-$2"; }
   expect_run 0 mpi "$1" timeout 300 env LD_PRELOAD="$builddir/test/mpi/count_calls.so" COUNT_CALLS="$PWD/$1-$2.counts" \
-    "$hpctrain" t.yaml run.folder="$1-$2" train.global_batch_size="$1sequences" train.duration="$2steps" "${@:3}"
-  expect_out "^done +$2 of $2 steps"
+    "$hpctrain" t.yaml run.folder="$1-$2" train.global_batch_size="${sequences-$1}sequences" train.duration="${last}steps" "${@:3}"
+  expect_out "^done +$last of $last steps"
   expect_equal "$(find . -name "$1-$2.counts.*" | wc -l)" "$1"
 }
 
@@ -37,7 +60,6 @@ starts() {
 
 # starts_alike FEW MANY: as many collectives and, but for what goes by the clock, files; messages by the logarithm.
 starts_alike() {
-  write_run
   for ranks; do
     on "$ranks" 1
     on "$ranks" 2

@@ -86,6 +86,17 @@ FILE_CALL(int, renameat, (int a, const char *from, int b, const char *to), (a, f
 FILE_CALL(int, renameat2, (int a, const char *from, int b, const char *to, unsigned flags), (a, from, b, to, flags))
 FILE_CALL(ssize_t, readlink, (const char *path, char *to, size_t n), (path, to, n))
 FILE_CALL(char *, realpath, (const char *path, char *to), (path, to))
+FILE_CALL(char *, mkdtemp, (char *path), (path))
+FILE_CALL(int, mkstemp, (char *path), (path))
+FILE_CALL(int, scandir,
+          (const char *path, struct dirent ***to, int (*filter)(const struct dirent *),
+           int (*compare)(const struct dirent **, const struct dirent **)),
+          (path, to, filter, compare))
+FILE_CALL(int, glob, (const char *pattern, int flags, int (*failed)(const char *, int), glob_t *to), (pattern, flags, failed, to))
+int64_t H5Fopen(const char *path, unsigned flags, int64_t access);
+int64_t H5Fcreate(const char *path, unsigned flags, int64_t creation, int64_t access);
+FILE_CALL(int64_t, H5Fopen, (const char *path, unsigned flags, int64_t access), (path, flags, access))
+FILE_CALL(int64_t, H5Fcreate, (const char *path, unsigned flags, int64_t creation, int64_t access), (path, flags, creation, access))
 
 /* A mode comes with O_CREAT alone; one that is not there is not looked at. */
 #define MODE(flags)                                                                                                                \
