@@ -38,9 +38,9 @@ static void print_help(const Command *command, Text *out) {
     int n = (int)strcspn(line, "\n"), word = (int)strcspn(line, "\t\n");
     text_printf(out, "  ");
     if (word < n) {
-      text_printf(out, "%-*.*s", MEANING - 2, word, line);
-      if (word > MEANING - 3) text_printf(out, " ");
-      text_wrap(out, line + word + 1, (size_t)(n - word - 1), word > MEANING - 3 ? word + 3 : MEANING, MEANING);
+      int width = word < MEANING - 3 ? MEANING - 3 : word;
+      text_printf(out, "%-*.*s ", width, word, line);
+      text_wrap(out, line + word + 1, (size_t)(n - word - 1), width + 3, MEANING);
     } else {
       text_wrap(out, line, (size_t)n, 2, 2);
     }
