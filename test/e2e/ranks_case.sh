@@ -22,7 +22,7 @@ END
 write_conversations() {
   write_run
   local golden=$srcdir/test/golden/tokenizers i words='be not too quick to say what you may see here'
-  sed -i "s/vocab_size: 256/vocab_size: 1024/; s/seq_len: 16/seq_len: 48/; s|^data.*|data: {train: chat.jsonl, format: chat, chat_template: llama2,\
+  sed -i "s/vocab_size: 256/vocab_size: 1024/; s/seq_len: 16/seq_len: 48/; s|^data.*|data: {train: chat.jsonl, format: chat, chat_template: llama2, train_on_inputs: false,\\
   tokenizer: $golden/llama2-style.json, buckets: [16, 32]}|" t.yaml
   for i in {1..100}; do
     printf '{"prompt": "%s", "completion": "%s"}\n' "$(cut -d ' ' -f "1-$((i % 4 + 1))" <<< "$words")" \
