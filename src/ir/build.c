@@ -126,7 +126,7 @@ Graph *graph_open_like(const Graph *g, Arena *arena) {
 
 static const char *copy_name(Arena *arena, const char *name) { return name ? arena_strdup(arena, name) : NULL; }
 
-Graph *graph_clone(const Graph *g, Arena *arena) {
+Graph *graph_open_own(const Graph *g, Arena *arena) {
   Graph *out = graph_open(arena);
   for (int i = 0; i < g->vars.n; i++) {
     Var v = g->vars.at[i];
@@ -138,6 +138,11 @@ Graph *graph_clone(const Graph *g, Arena *arena) {
   out->scopes.n = 0;
   for (int i = 0; i < g->scopes.n; i++)
     vec_push(arena, &out->scopes, (Scope){copy_name(arena, g->scopes.at[i].name), g->scopes.at[i].kind});
+  return out;
+}
+
+Graph *graph_clone(const Graph *g, Arena *arena) {
+  Graph *out = graph_open_own(g, arena);
   for (int i = 0; i < g->nodes.n; i++) {
     Node x = *graph_node(g, i);
     x.name = copy_name(arena, x.name);

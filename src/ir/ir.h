@@ -212,6 +212,7 @@ struct Graph {
 
 Graph *graph_open(Arena *arena);
 Graph *graph_open_like(const Graph *g, Arena *arena); /* with the vars and scopes of g, and no nodes */
+Graph *graph_open_own(const Graph *g, Arena *arena);  /* the same, with names of its own: it outlives g */
 Graph *graph_clone(const Graph *g, Arena *arena);     /* all of it, names and tables too: it outlives g */
 
 /* Adds a node whose shape and dtype follow from its inputs; a node that cannot be is our mistake (CHECK with the reason).

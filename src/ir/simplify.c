@@ -143,20 +143,6 @@ static bool *find_live(const Graph *g, Arena *arena) {
   return live;
 }
 
-/* Vars and scopes of from, with names of its own. */
-static Graph *open_like(const Graph *from, Arena *arena) {
-  Graph *g = graph_open(arena);
-  for (int i = 1; i < from->scopes.n; i++)
-    vec_push(arena, &g->scopes, (Scope){arena_strdup(arena, from->scopes.at[i].name), from->scopes.at[i].kind});
-  for (int i = 0; i < from->vars.n; i++) {
-    Var v = from->vars.at[i];
-    v.name = arena_strdup(arena, v.name);
-    if (v.unit) v.unit = arena_strdup(arena, v.unit);
-    graph_var(g, v);
-  }
-  return g;
-}
-
 /* A node for g, with names and tables of g's and nothing in the numbers that its op does not have. */
 static Node adopt(const Graph *g, const Node *node, const int *map) {
   Node copy = *node;
@@ -205,9 +191,9 @@ static void sweep(const Graph *from, Graph *to, Place *place, void *self, Arena 
 
 Graph *graph_simplify(const Graph *g, Arena *arena) {
   Arena *scratch = arena_open();
-  Simplify s = {.g = open_like(g, scratch)};
+  Simplify s = {.g = graph_open_own(g, scratch)};
   sweep(g, s.g, place_emit, &s, scratch);
-  Graph *out = open_like(g, arena);
+  Graph *out = graph_open_own(g, arena);
   sweep(s.g, out, place_copy, NULL, scratch);
   arena_close(scratch);
   return out;

@@ -211,6 +211,38 @@ TEST(what_no_store_needs_goes_and_vars_stay) {
   arena_close(arena);
 }
 
+static void spoil(const char *name) {
+  if (name) memset((char *)name, '?', strlen(name));
+}
+
+/* Both have all names in their own arena: what becomes of those of the graph that they were made from changes nothing. */
+TEST(simplified_graphs_and_clones_outlive_their_origin) {
+  static const char text[] = "scope 1 block \"layers.0\"\n"
+                             "var param \"w\" f32[4,6] unit=\"layers.0\" init=one std=0\n"
+                             "var carry \"gathered/layers.0\" f32[24]\n"
+                             "var state \"param/layers.0\" f32[12] within=\"gathered/layers.0\" axis=1\n"
+                             "var output \"y\" f32[12]\n"
+                             "%0 = load \"param/layers.0\" : f32[12] @1 fwd\n"
+                             "%1 = exp %0 : f32[12] @1 fwd\n"
+                             "%2 = store %1 \"y\" : f32[12] @1 fwd\n";
+  Arena *from = arena_open(), *to = arena_open();
+  Graph *g = graph_open(from);
+  Why why = {""};
+  if (!graph_try_parse(g, text, &why)) check_failed(__FILE__, __LINE__, "%s", why.text);
+  Graph *copies[] = {graph_simplify(g, to), graph_clone(g, to)};
+  for (int i = 0; i < g->vars.n; i++) spoil(g->vars.at[i].name), spoil(g->vars.at[i].unit), spoil(g->vars.at[i].within);
+  for (int i = 0; i < g->scopes.n; i++) spoil(g->scopes.at[i].name);
+  for (int i = 0; i < g->nodes.n; i++) spoil(g->nodes.at[i].name);
+  arena_close(from);
+  for (int i = 0; i < 2; i++) {
+    Text printed = {0};
+    graph_print(copies[i], &printed);
+    EXPECT_TEXT(printed.at, text);
+    text_close(&printed);
+  }
+  arena_close(to);
+}
+
 static bool same_values(const Graph *g, double *const *a, double *const *b) {
   for (int i = 0; i < g->vars.n; i++)
     if (memcmp(a[i], b[i], sizeof(double) * (size_t)shape_size(&g->vars.at[i].shape))) return false;
