@@ -24,6 +24,7 @@ typedef struct Match {
 
 static bool same_card(const DevCard *a, const DevCard *b) { return !memcmp(a->uuid, b->uuid, sizeof a->uuid); }
 
+/* -1: more than there is room for, which no node has; such a card is nobody's. */
 static int number_of(Match *m, const DevCard *card) {
   int i = 0;
   while (i < m->ncards && !same_card(m->cards[i], card)) i++;
@@ -70,8 +71,10 @@ int seats_deal(const DevSeat *seats, int n, int me) {
       memset(m.tried, 0, sizeof m.tried);
       if (!has_card(&m, r) && !try_take(&m, r, rounds[round].far, rounds[round].may_move) && round == 3) return -1;
     }
-  for (int i = 0; i < seats[me].n; i++)
-    if (m.owner[number_of(&m, &seats[me].cards[i])] == me) return i;
+  for (int i = 0; i < seats[me].n; i++) {
+    int c = number_of(&m, &seats[me].cards[i]);
+    if (c >= 0 && m.owner[c] == me) return i;
+  }
   return -1;
 }
 

@@ -138,6 +138,19 @@ TEST(ranks_of_one_socket_spread_to_the_other_gpus_when_theirs_are_taken) {
   EXPECT(near == 4);
 }
 
+/* Eight ranks see 256 GPUs that no other sees; a ninth as many as it can beyond these, and one of theirs, which it takes. */
+TEST(gpus_beyond_what_a_node_can_have_are_nobodys) {
+  DevSeat seats[9];
+  for (int r = 0; r < 9; r++) {
+    seats[r] = (DevSeat){.n = SEAT_CARDS};
+    for (int i = 0; i < SEAT_CARDS; i++) seats[r].cards[i] = (DevCard){.uuid = {(unsigned char)r, (unsigned char)i}, .numa = -1};
+  }
+  seats[8].cards[SEAT_CARDS - 1] = seats[0].cards[0];
+  EXPECT(seats_deal(seats, 9, 8) == SEAT_CARDS - 1);
+  for (int r = 0; r < 8; r++) EXPECT(seats_deal(seats, 9, r) >= 0);
+  EXPECT(seats_cards(seats, 9) == 8 * SEAT_CARDS);
+}
+
 TEST(an_unbound_rank_makes_room_for_a_bound_one) {
   static const int numa[] = {0, 1};
   DevSeat seats[2] = {seat(0, 2, numa, 0), seat(0, 2, numa, 1)}; /* rank 0 would take GPU 0, which rank 1 is near */
