@@ -142,7 +142,7 @@ HPT_INLINE float hpt_exp(float x) {
 /* log(x) = n·ln 2 + log(1 + f), 1 + f in [√½, √2). */
 HPT_INLINE float hpt_log(float x) {
   int32_t tiny = x < 0x1p-126f;
-  int32_t i = hpt_bits(tiny ? x * 0x1p25f : x) - 0x3f3504f3;
+  int32_t i = (int32_t)((uint32_t)hpt_bits(tiny ? x * 0x1p25f : x) - 0x3f3504f3u); /* what is below 0 may go round */
   float n = (float)((i >> 23) - (tiny ? 25 : 0));
   float f = hpt_from_bits((i & 0x7fffff) + 0x3f3504f3) - 1.0f;
   float p = 0x1.144cp-4f;

@@ -35,7 +35,9 @@ static bool axis_ok(const Shape *s, int64_t axis, Why *why) {
 static bool infer_iota(const Graph *g, Node *node, Why *why) {
   (void)g;
   if (node->dtype != DT_I32 && node->dtype != DT_I64) return why_not(why, "iota is of i32 or i64");
-  return axis_ok(&node->shape, node->n[0], why);
+  if (!axis_ok(&node->shape, node->n[0], why)) return false;
+  int64_t extent = node->shape.dim[node->n[0]];
+  return node->dtype == DT_I64 || extent <= INT32_MAX || why_not(why, "%lld indices in i32", (long long)extent);
 }
 
 static const Var *var_of(const Graph *g, const Node *node, Why *why) {

@@ -35,6 +35,7 @@ static const struct {
     {"select %7 %0 %1 : f32[4,6]", "inputs 0 and 2 differ in shape"},
     {"iota axis=0 : f32[4]", "iota is of i32 or i64"},
     {"iota axis=1 : i32[4]", "axis 1 of a shape of rank 1"},
+    {"iota axis=0 : i32[2147483648]", "2147483648 indices in i32"},
     {"table count=0 values= : f32[0]", "as many values as counted"},
     {"load \"nobody\" : f32[4]", "no var 'nobody'"},
     {"load \"out\" : f32[4,6]", "'out' is an output"},
