@@ -9,6 +9,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/random.h>
 #include <sys/stat.h>
 #include <time.h>
 #include <unistd.h>
@@ -172,7 +173,7 @@ static void cache_trim(Cache *cache) {
     size_t length = strlen(e->d_name);
     if (length < 67 || length >= sizeof entries->name || fstatat(fd, e->d_name, &st, AT_SYMLINK_NOFOLLOW) || !S_ISREG(st.st_mode))
       continue;
-    if (length > 67) { /* KEY.so.PID */
+    if (length > 67) { /* KEY.so.NUMBER */
       if (st.st_mtim.tv_sec + STALE_SECONDS < time(NULL)) unlinkat(fd, e->d_name, 0);
       continue;
     }
@@ -190,13 +191,19 @@ static void cache_trim(Cache *cache) {
   closedir(dir);
 }
 
+/* A new file KEY.so.NUMBER.  Not the process's number, which others have too: on other nodes, in other containers. */
+static int aside_open(const Cache *cache, const char *key, char name[96]) {
+  uint32_t number;
+  if (getrandom(&number, sizeof number, 0) != sizeof number) return -1;
+  snprintf(name, 96, "%s.so.%08x", key, number);
+  return openat(cache->fd, name, O_WRONLY | O_CREAT | O_EXCL | O_NOFOLLOW | O_CLOEXEC, 0600);
+}
+
 void cache_write(Cache *cache, const char *key, const void *image, size_t nbytes) {
   char aside[96], name[80];
   if (cache->fd < 0 || nbytes > IMAGE_MAX) return;
   snprintf(name, sizeof name, "%s.so", key);
-  snprintf(aside, sizeof aside, "%s.so.%d", key, (int)getpid());
-  unlinkat(cache->fd, aside, 0); /* of a dead process with this number */
-  int fd = openat(cache->fd, aside, O_WRONLY | O_CREAT | O_EXCL | O_NOFOLLOW | O_CLOEXEC, 0600);
+  int fd = aside_open(cache, key, aside);
   bool ok = fd >= 0 && fd_write_at(fd, image, nbytes, 0);
   if (fd >= 0 && close(fd)) ok = false;
   if (ok && renameat(cache->fd, aside, cache->fd, name) == 0) {

@@ -336,6 +336,26 @@ TEST(two_processes_may_build_the_same_at_once) {
   EXPECT(entries_find(name) == 1);
 }
 
+/* On another node, or in another container, a process of this one's number may be writing the same. */
+TEST(what_another_writes_aside_is_left_alone) {
+  Dev *dev = dev_make("cc", path_in("cache"), 1);
+  bool hit;
+  build_and_call(dev, &hit);
+  char name[4096], aside[4200], other[8] = "";
+  EXPECT(entries_find(name) == 1 && unlink(name) == 0);
+  snprintf(aside, sizeof aside, "%s.%d", name, (int)getpid());
+  FILE *f = fopen(aside, "w");
+  EXPECT(f && fputs("half", f) >= 0 && fclose(f) == 0);
+  build_and_call(dev, &hit);
+  EXPECT(!hit && dev_cache_note(dev) == NULL && entries_find(name) == 2);
+  f = fopen(aside, "r");
+  EXPECT(f && fgets(other, sizeof other, f) && fclose(f) == 0);
+  EXPECT_TEXT(other, "half");
+  build_and_call(dev, &hit);
+  EXPECT(hit);
+  dev_close(dev);
+}
+
 TEST(the_cache_stays_small) {
   const char *cache = path_in("cache");
   EXPECT(mkdir(cache, 0700) == 0);
