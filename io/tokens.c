@@ -252,11 +252,18 @@ static bool add_file(Tokens *t, int pattern, const char *path, const TokensAsk *
 
 static int by_bytes(const void *a, const void *b) { return strcmp(*(char *const *)a, *(char *const *)b); }
 
+/* Megatron is given what its two files' names begin with. */
+static bool none_there(const Tokens *t, const char *pattern, Why *why) {
+  const char *longer = arena_printf(t->arena, "%s.bin", pattern);
+  if (access(longer, F_OK)) return why_not(why, "%s: no such file\nhelp: check data.train and data.val", pattern);
+  return why_not(why, "%s: no such file\nhelp: %s is there", pattern, longer);
+}
+
 static bool add_pattern(Tokens *t, int number, const char *pattern, const TokensAsk *ask, Why *why) {
   glob_t found;
   int rc = glob(pattern, GLOB_ERR | GLOB_NOSORT | GLOB_TILDE, NULL, &found);
   if (rc == GLOB_NOMATCH || (rc == GLOB_ABORTED && errno == ENOENT)) /* of files, or of their folder */
-    return why_not(why, "%s: no such file\nhelp: check data.train and data.val", pattern);
+    return none_there(t, pattern, why);
   if (rc) return why_not(why, "%s: its folder cannot be read: %s", pattern, rc == GLOB_NOSPACE ? "out of memory" : strerror(errno));
   qsort(found.gl_pathv, found.gl_pathc, sizeof *found.gl_pathv, by_bytes);
   bool ok = true;

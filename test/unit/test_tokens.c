@@ -146,6 +146,7 @@ TEST(megatrons_files_are_known_by_the_index_beside_them) {
     tokens_sample(t, 0, 6, out);
     EXPECT(tokens_n(t) == 7 && out[0] == 5 && out[5] == 10 && out[6] == (width == 2 ? 65000 : 70000));
     tokens_close(t);
+    EXPECT_FAIL(FAIL_INPUT, "m.bin is there", open_one("m", 0, 80000));
     MegatronIndex index;
     EXPECT(try_megatron_open(check_path("m.idx"), 7 * (uint64_t)width, &index, NULL));
     EXPECT(megatron_next(&index, -1) == 0 && megatron_next(&index, 0) == 3 && megatron_next(&index, 2) == 3);
