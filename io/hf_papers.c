@@ -161,12 +161,33 @@ const CkptText *hf_papers(Arena *arena, const ModelFolder *from, int dtype, int 
   return out;
 }
 
+/* Without it transformers takes a tokenizer.json for that of the model's family, and knows none of its special tokens. */
+static const char *own_tokenizer_config(Arena *arena, const Tokenizer *t) {
+  json_t *root = json_pack("{s:s, s:b}", "tokenizer_class", "PreTrainedTokenizerFast", "clean_up_tokenization_spaces", 0);
+  CHECK(root);
+  for (int role = 0; role < TOKENIZER_ROLES; role++) {
+    const char *text = tokenizer_special_text(t, role);
+    if (text) CHECK(!json_object_set_new(root, tokenizer_role_key(role), json_string(text)));
+  }
+  const char *text = print_json(arena, root);
+  json_decref(root);
+  return text;
+}
+
+static bool lacks(const ModelFolder *from, const char *name) {
+  return !ckpt_fact(model_folder_ckpt(from), "imported") && !model_folder_paper(from, name);
+}
+
 const CkptText *hf_own_papers(Arena *arena, const ModelFolder *from, int dtype, const Tokenizer *t, int *n) {
-  CkptText *own = arena_array(arena, CkptText, 2);
+  static const char beside[] = "tokenizer_config.json";
+  CkptText *own = arena_array(arena, CkptText, 3);
   *n = 0;
-  if (model_folder_paper(from, MODEL_CONFIG)) return own;
-  own[(*n)++] = (CkptText){.name = MODEL_CONFIG, .text = own_config(arena, from, dtype < 0 ? DT_F32 : dtype, t)};
-  own[(*n)++] = (CkptText){.name = MODEL_GENERATION, .text = own_generation(arena, t)};
+  if (lacks(from, MODEL_CONFIG)) {
+    own[(*n)++] = (CkptText){.name = MODEL_CONFIG, .text = own_config(arena, from, dtype < 0 ? DT_F32 : dtype, t)};
+    own[(*n)++] = (CkptText){.name = MODEL_GENERATION, .text = own_generation(arena, t)};
+  }
+  if (t && !strcmp(tokenizer_kind(t), "tokenizer.json") && lacks(from, beside))
+    own[(*n)++] = (CkptText){.name = beside, .text = own_tokenizer_config(arena, t)};
   for (int i = 0; i < *n; i++) own[i].n = strlen(own[i].text);
   return own;
 }

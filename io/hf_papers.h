@@ -7,8 +7,8 @@
 
 /* As files' names and bytes.  dtype: a DType that all weights have; negative: config.json's own word stays. */
 const CkptText *hf_papers(Arena *arena, const ModelFolder *from, int dtype, int *n);
-/* Those of a model that came without: config.json and generation_config.json, with the ids of t (NULL: no tokenizer is there).  *n
- * is 0 where it came with them. */
+/* Those of a model that came without: config.json and generation_config.json, with the ids of t (NULL: no tokenizer is there), and
+ * the tokenizer_config.json of a tokenizer.json that stands alone.  An import gets none. */
 const CkptText *hf_own_papers(Arena *arena, const ModelFolder *from, int dtype, const Tokenizer *t, int *n);
 
 /* The type in which a checkpoint's weights belong into a folder: what its config.json says, else in which its run computed;

@@ -33,6 +33,7 @@ struct Tokenizer {
   char hash[65];
   int64_t vocab;
   int32_t special[TOKENIZER_ROLES];
+  const char *special_text[TOKENIZER_ROLES]; /* as it stands in the file; NULL: none, or not looked for by text */
   Ids before, after;
   void *self;
 };

@@ -339,7 +339,6 @@ static const char *const usual[TOKENIZER_ROLES][8] = {
     [TOKENIZER_UNK] = {"<unk>", "[UNK]"},
     [TOKENIZER_PAD] = {"<pad>", "[PAD]", "<|finetune_right_pad_id|>"},
 };
-static const char *const role_keys[TOKENIZER_ROLES] = {"bos_token", "eos_token", "unk_token", "pad_token"};
 
 /* A file beside the tokenizer's, or NULL; one that is damaged tells nothing. */
 static json_t *read_beside(const Tokenizer *t, const char *name) {
@@ -347,14 +346,20 @@ static json_t *read_beside(const Tokenizer *t, const char *name) {
   return json_parse_file(arena_printf(t->arena, "%.*s%s", slash ? (int)(slash + 1 - t->path) : 0, t->path, name), NULL);
 }
 
+static bool set_role(Tokenizer *t, const TokJson *j, int role, const char *text) {
+  t->special[role] = find_token(t, j, text);
+  if (t->special[role] >= 0) t->special_text[role] = arena_strdup(t->arena, text);
+  return t->special[role] >= 0;
+}
+
 static void find_roles(Tokenizer *t, const TokJson *j) {
   json_t *files[] = {read_beside(t, "tokenizer_config.json"), read_beside(t, "special_tokens_map.json")};
   for (int role = 0; role < TOKENIZER_ROLES; role++) {
     const json_t *told = NULL;
-    for (int f = 0; !told && f < 2; f++) told = json_object_get(files[f], role_keys[role]);
+    for (int f = 0; !told && f < 2; f++) told = json_object_get(files[f], tokenizer_role_key(role));
     const char *text = json_string_value(json_is_object(told) ? json_object_get(told, "content") : told);
-    t->special[role] = text ? find_token(t, j, text) : -1;
-    for (int i = 0; !told && t->special[role] < 0 && usual[role][i]; i++) t->special[role] = find_token(t, j, usual[role][i]);
+    if (text) set_role(t, j, role, text);
+    for (int i = 0; !told && usual[role][i] && !set_role(t, j, role, usual[role][i]);) i++;
   }
   for (int f = 0; f < 2; f++) json_decref(files[f]);
 }

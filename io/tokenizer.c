@@ -226,6 +226,12 @@ const char *tokenizer_hash(const Tokenizer *t) { return t->hash; }
 int64_t tokenizer_vocab(const Tokenizer *t) { return t->vocab; }
 bool tokenizer_has(const Tokenizer *t, int32_t id) { return id >= 0 && id < t->vocab && t->format->has(t, id); }
 int32_t tokenizer_special(const Tokenizer *t, TokenizerRole role) { return t->special[role]; }
+const char *tokenizer_special_text(const Tokenizer *t, TokenizerRole role) { return t->special_text[role]; }
+
+const char *tokenizer_role_key(TokenizerRole role) {
+  static const char *const keys[TOKENIZER_ROLES] = {"bos_token", "eos_token", "unk_token", "pad_token"};
+  return keys[role];
+}
 
 void tokenizer_template(const Tokenizer *t, const Ids **before, const Ids **after) {
   *before = &t->before;

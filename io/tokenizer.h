@@ -51,6 +51,10 @@ typedef enum TokenizerRole { TOKENIZER_BOS, TOKENIZER_EOS, TOKENIZER_UNK, TOKENI
 /* -1: it has none.  Of a tokenizer.json by tokenizer_config.json or special_tokens_map.json beside it, else by usual names.  A
  * document ends with EOS. */
 int32_t tokenizer_special(const Tokenizer *t, TokenizerRole role);
+/* Its text, of a tokenizer.json; NULL: it has none, or is of another format. */
+const char *tokenizer_special_text(const Tokenizer *t, TokenizerRole role);
+/* "bos_token": by which transformers calls a role. */
+const char *tokenizer_role_key(TokenizerRole role);
 /* What the tokenizer itself puts before and behind a text when it is asked to add special tokens. */
 void tokenizer_template(const Tokenizer *t, const Ids **before, const Ids **after);
 

@@ -131,7 +131,8 @@ test_the_run_files_tokenizer_is_exported_with_the_model() {
   train 2 $plain
   hf 0 export run out.hf
   cmp bpe.json out.hf/tokenizer.json
-  expect_equal "$(ls out.hf | tr '\n' ' ')" 'config.json generation_config.json model.safetensors tokenizer.json '
+  expect_equal "$(ls out.hf | tr '\n' ' ')" 'config.json generation_config.json model.safetensors tokenizer.json tokenizer_config.json '
+  grep -q '"eos_token": "<|endoftext|>"' out.hf/tokenizer_config.json
   grep -q '"eos_token_id": 0' out.hf/config.json
   grep -q '"eos_token_id": 0' out.hf/generation_config.json
   train 1 $plain train.duration=2steps
