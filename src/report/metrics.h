@@ -2,11 +2,14 @@
 /* metrics.jsonl, a JSON object a line, and a TensorBoard event file beside it; rank 0 has both.
  *
  *   {"type":"start","step":0,"attempt":1,"ranks":…,"version":…,"kernels":…,"cached":true,"seconds":…,"mpi_seconds":…,
- *    "plan_seconds":…,"kernel_seconds":…,"load_seconds":…,"planned_gib":…,"allocated_gib":…,"beside_gib":…,
- *    "free_gib":…,"time":…}                                                 (beside_gib: on GPUs)
+ *    "plan_seconds":…,"kernel_seconds":…,"load_seconds":…,"phases":{NAME:…},"planned_gib":…,"allocated_gib":…,"beside_gib":…,
+ *    "free_gib":…,"time":…}     (beside_gib: on GPUs; phases, in their order: seconds of the rank that each took longest, so that
+ *                                one for which the others wait counts there and in the next)
  *   {"type":"step","step":1,"tokens":…,"loss":…,"grad_norm":…,"lr":…,"z_loss":…,"router_loss":…,"seconds":…,"tokens_per_second":…,"mfu_causal":…,
  *    "mfu_full":…,"memory_gib":…,"beside_gib":…,"time":…}      (skipped, why, where nothing was changed: "nonfinite", "spike",
- *                                                               "loss_scale", "tokens")
+ *                                                               "loss_scale", "tokens"; connect_seconds, the first of several
+ *                                                               GPUs: how long communicators took, from before programs were
+ *                                                               made, and connect_waited_seconds, what the step waited for them)
  *   {"type":"eval","step":…,"name":…,"loss":…,"bits_per_byte":…,"tokens":…,"seconds":…,"time":…}
  *   {"type":"straggler","step":…,"rank":…,"node":…,"gpu":…,"slower":0.11,"mhz":…,"mhz_most":…,"slowed":"heat","over":false,"time":…}
  *   {"type":"back","step":…,"from":…,"first_batch":…,"batches":…,"why":…,"time":…}   (of the data, left out)

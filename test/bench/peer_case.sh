@@ -87,7 +87,7 @@ run_of() {
 }
 
 ours() { # ROW MICRO:RECOMPUTE[:STEPS] CACHE: false where it failed
-  local row=$1 micro recompute seq passes count skip words rate step memory first status
+  local row=$1 micro recompute seq passes count skip words rate step memory begin first status
   read -r _ _ _ seq passes count _ skip _ < <(grep "^$row " <<< "$rows")
   IFS=: read -r micro recompute _ <<< "$2"
   run_of "$1" "$2"
@@ -95,6 +95,7 @@ ours() { # ROW MICRO:RECOMPUTE[:STEPS] CACHE: false where it failed
   rm -rf run
   [ "$count" = 1 ] || words=(-np "$count" --bind-to none --oversubscribe "$hpctrain" "${words[@]}")
   watch_begin
+  begin=$EPOCHREALTIME
   XDG_CACHE_HOME=$work/$3 timeout 150 "$([ "$count" = 1 ] && echo "$hpctrain" || echo mpirun)" "${words[@]}" > out 2> err < /dev/null
   status=$?
   watch_end
@@ -105,7 +106,7 @@ ours() { # ROW MICRO:RECOMPUTE[:STEPS] CACHE: false where it failed
   grep '"type":"start"' run/metrics.jsonl > start
   rate=$(calc "$rate / $count")
   memory=$(tail -n 1 steps | number memory_gib | awk '{ printf "%.2f", $1 }')
-  first=$(calc "$(number seconds < start) + $(head -n 1 steps | number seconds)")
+  first=$(calc "$(number time < start) - $begin + $(head -n 1 steps | number seconds)") # from the launcher's start on, as the peer's
   {
     printf '{"row":"%s","system":"hpctrain","commit":"%s","card":"%s","gpus":%s,"micro_batch":%s,"recompute":"%s","passes":%s,"seq":%s' \
       "$row" "$commit" "$card" "$count" "$micro" "$recompute" "$passes" "$seq"

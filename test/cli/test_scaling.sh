@@ -19,6 +19,14 @@ test_more_ranks_are_beside_fewer_run_twice_and_profiled() {
   expect_out '^1b +pytorch +1 .* 1.000 '
 }
 
+# Also without a peer.
+test_four_ranks_are_two_copies_of_two_shards() {
+  KEYS="cpu.threads=1" SMALL=1 STEPS=5 expect_run 0 scaling '' results 4 1b-pytorch 1b-hybrid_shard
+  expect_out '^1b +hybrid_shard +4 +1:none +[0-9]+ +- +- +[0-9.]+ % .* same$'
+  expect_equal "$(grep -c 'parallel\.strategy=hybrid_shard parallel\.shard_degree=2' results/1b-hybrid_shard-4.jsonl)" 2
+  expect_equal "$(grep -c pytorch out)" 0
+}
+
 play_gpus() {
   printf '#!/bin/sh\nfor i in 0 1; do echo "GPU $i: a card"; done\n' > nvidia-smi
   chmod +x nvidia-smi
