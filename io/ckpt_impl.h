@@ -29,6 +29,10 @@ typedef struct CkptHash {
 /* All ranks call: what each of them has, by tensor and place; *n of them.  Every rank holds them for a moment: 24 bytes a piece. */
 const CkptHash *ckpt_gather_hashes(Arena *arena, Comm *comm, const CkptHash *mine, int64_t n_mine, int64_t *n);
 
+/* All ranks call: whether it is good for all; else why is the lowest rank's for which it is not, and over several nodes says which
+ * that is: perhaps its own file system is ill. */
+bool ckpt_agree(Comm *comm, bool good, Why *why);
+
 size_t ckpt_text_n(const CkptText *text); /* bytes, without the NUL */
 
 typedef struct CkptFile {

@@ -2,6 +2,7 @@
 /* Loading by all ranks, checked: each hashes what it reads, and the hashes are combined as they were when it was written, so that
  * no byte is read twice for its checksum.  What nobody has loaded whole is read for that by the ranks in turn. */
 #include <inttypes.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -43,6 +44,14 @@ const CkptHash *ckpt_gather_hashes(Arena *arena, Comm *comm, const CkptHash *min
   }
   qsort(all, (size_t)*n, sizeof *all, by_place);
   return all;
+}
+
+bool ckpt_agree(Comm *comm, bool good, Why *why) {
+  if (!good && comm_nodes(comm) > 1) {
+    size_t n = strlen(why->text);
+    snprintf(why->text + n, sizeof why->text - n, " (rank %d on %s)", comm_rank(comm), comm_node(comm));
+  }
+  return !comm_any_reason(comm, !good, why->text, sizeof why->text);
 }
 
 /* --- reading ---------------------------------------------------------------------------------------------------------------- */
@@ -124,7 +133,7 @@ static bool judge(CkptLoad *load, Why *why) {
 bool try_ckpt_load_close(CkptLoad *load, Why *why) {
   Why mine = {""};
   bool ok = judge(load, &mine);
-  bool whole = !comm_any_reason(load->comm, !ok, mine.text, sizeof mine.text);
+  bool whole = ckpt_agree(load->comm, ok, &mine);
   arena_close(load->arena);
   return whole || why_not(why, "%s", mine.text);
 }

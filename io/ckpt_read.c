@@ -232,7 +232,7 @@ static Ckpt *open_good(Comm *comm, const char *step_folder, bool whole, Why *why
   int i = comm_rank(comm), k = comm_size(comm);
   Ckpt *c = try_ckpt_open(step_folder, why);
   bool ok = c && (whole ? try_ckpt_verify(c, i, k, 1, why) : try_verify_small(c, i, k, why));
-  if (!comm_any_reason(comm, !ok, why->text, sizeof why->text)) return c;
+  if (ckpt_agree(comm, ok, why)) return c;
   ckpt_close(c);
   return NULL;
 }

@@ -21,7 +21,7 @@ void ckpt_tell_doing(const CkptWriter *w, const char *what, const char *path) {
   comm_doing(w->comm, true, "%s %s", what, path + strlen(w->save->folder) + 1); /* "step-00000010.tmp/model.h5" */
 }
 
-bool ckpt_all_agree(CkptWriter *w, bool ok) { return !comm_any_reason(w->comm, !ok, w->why->text, sizeof w->why->text); }
+bool ckpt_all_agree(CkptWriter *w, bool ok) { return ckpt_agree(w->comm, ok, w->why); }
 
 /* --- which file ----------------------------------------------------------------------------------------------------------- */
 

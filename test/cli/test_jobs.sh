@@ -62,6 +62,7 @@ test_lost_ranks_are_queued_again_until_three_jobs_have_come_no_further() {
   job 0
   job 0
   job 137
+  expect_out '^note  status 137: 3 jobs have come no further than the start: not queued again$'
   expect_queued 2
   mkdir run/checkpoints/step-00000005
   job 0

@@ -168,6 +168,15 @@ test_a_run_goes_on_under_srun_mpirun_and_alone() {
     "by_srun 1 full_shard" "by_mpirun 2 shard_grad_op"
 }
 
+# It may be that node's own file system that is ill.
+test_who_has_seen_a_damage_is_told() {
+  write_run
+  srun --mpi=pmix -N 2 -n 2 hpctrain t.yaml $plain checkpoint.every=5steps > out
+  printf x | dd of=run/checkpoints/step-00000010/model.h5 bs=1 seek=100000 conv=notrunc status=none
+  srun --mpi=pmix -N 2 -n 2 hpctrain t.yaml $plain > out 2> err
+  expect_err '^warn +step-00000010 damaged: .* \(rank [01] on n[12]\)$'
+}
+
 test_an_error_of_the_input_is_not_queued_again() {
   write_run
   submit --time=10 -- train.lr=fast
