@@ -6,9 +6,10 @@
 # FOLDER, PEER.py, OUT and the environment are those of h200.sh.  N: numbers of GPUs; 1 is what efficiencies are of.  ROW, all by default:
 #   1b-pytorch 1b-no_shard 1b-full_shard 1b-hybrid_shard     1.1B, sequences of 2048, micro-batch 8
 #   7b-pytorch 7b-no_shard 7b-full_shard 7b-hybrid_shard     Llama-2-7B, sequences of 4096, micro-batch 2 (1 where a GPU holds all)
-# First steps are counted from the launcher's start.  hybrid_shard: shards of N/2, two replicas.  One GPU has one way, no_shard; its speed is that of the host's slowest.  A row of hpctrain
-# is run twice, the second time from a full kernel cache and with a profile of its last two steps, and takes 25 s (1b) or 60 s (7b) of N
-# GPUs, half as much again for 1; PyTorch's 30 and 70, twice that for 1.  What the plan says does not fit is told and not run.
+# hybrid_shard: shards of N/2, two replicas.  One GPU has one way, no_shard; its speed is that of the host's slowest.  First steps are
+# counted from the launcher's start.  A row of hpctrain is run twice, the second time from a full kernel cache and with a profile of its
+# last two steps, and takes 25 s (1b) or 60 s (7b) of N GPUs, half as much again for 1; PyTorch's 30 and 70, twice that for 1.  What
+# the plan says does not fit is told and not run.
 # OUT/scaling.tsv keeps what earlier calls have found, so that a table may come of several.
 #   GPU=h200      the kind that plans are for
 #   OURS PEERS    micro-batch:recompute of all rows instead of their own
