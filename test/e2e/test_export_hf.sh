@@ -51,7 +51,9 @@ try:
 except ImportError as missing:
     print(f"note  {missing.name} is not installed: nobody but hpctrain has read the tokenizer")
 else:
-    assert AutoTokenizer.from_pretrained("own.hf")(json.load(open("text"))).input_ids == json.load(open("ours"))
+    tokenizer = AutoTokenizer.from_pretrained("own.hf")
+    assert tokenizer(json.load(open("text"))).input_ids == json.load(open("ours"))
+    assert tokenizer.eos_token_id == 0 and len(tokenizer) == 1024
 END
 }
 
