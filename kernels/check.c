@@ -17,6 +17,7 @@
 #include "src/base/arena.h"
 #include "src/base/hash.h"
 #include "src/base/rng.h"
+#include "src/dev/dev.h"
 
 static char *folder;
 
@@ -39,13 +40,11 @@ static float *view_fill(BigView *view, uint64_t stream, bool nan) {
   return at;
 }
 
-static double at2(const BigView *v, int64_t i, int64_t j) { return ((float *)v->at)[i * v->stride[0] + j * v->stride[1]]; }
-
 /* y = view · x, and with it the same of the old values of c if they count. */
 static void times(const BigView *view, const double *x, double *y) {
   for (int64_t i = 0; i < view->dim[0]; i++) {
     y[i] = 0;
-    for (int64_t j = 0; j < view->dim[1]; j++) y[i] += at2(view, i, j) * x[j];
+    for (int64_t j = 0; j < view->dim[1]; j++) y[i] += (double)*view_at(view, i, j) * x[j];
   }
 }
 
@@ -80,7 +79,7 @@ bool kernels_try_check(const BigCall *call, BigRun *run, Why *why) {
   float *a = view_fill(&own.in[0], 1, false), *b = view_fill(&own.in[1], 2, false), *out = view_fill(c, 3, !call->n[0]);
   double *before = call->n[0] ? xmalloc(sizeof(double) * (size_t)(M * N)) : NULL;
   for (int64_t i = 0; before && i < M; i++)
-    for (int64_t j = 0; j < N; j++) before[i * N + j] = at2(c, i, j);
+    for (int64_t j = 0; j < N; j++) before[i * N + j] = *view_at(c, i, j);
   run(&own);
   bool right = compare(&own, before, why);
   free(before);
@@ -88,17 +87,6 @@ bool kernels_try_check(const BigCall *call, BigRun *run, Why *why) {
   free(b);
   free(out);
   return right;
-}
-
-/* What this CPU calls itself and can do: the lines of /proc/cpuinfo that do not vary while it runs. */
-static void hash_cpu(Sha256 *s) {
-  size_t n = 0;
-  char *text = file_read("/proc/cpuinfo", &n);
-  char *rest = text, *line;
-  while ((line = strsep(&rest, "\n")) && *line)
-    if (strncmp(line, "model name", 10) == 0 || strncmp(line, "flags", 5) == 0 || strncmp(line, "Features", 8) == 0)
-      sha256_add_text(s, line);
-  free(text);
 }
 
 static void hash_view(Sha256 *s, const BigView *view) {
@@ -118,14 +106,14 @@ static void hash_library(Sha256 *s, const char *path) {
 static void verdict_key(const BigImpl *row, const BigCall *call, const char *symbol, char hex[65]) {
   Sha256 s;
   sha256_init(&s);
-  sha256_add_text(&s, "verdict 2");
+  sha256_add_text(&s, "verdict 3");
   sha256_add_text(&s, row->op);
   sha256_add_text(&s, row->name);
   if (symbol)
     sha256_add_text(&s, symbol);
   else
     hash_library(&s, row->library());
-  hash_cpu(&s);
+  dev_cpu_identity(&s);
   for (int i = 0; i < 2; i++) hash_view(&s, &call->in[i]);
   hash_view(&s, &call->out[0]);
   sha256_add(&s, call->n, sizeof call->n);

@@ -2,14 +2,11 @@
 /* Every big op as plain loops that sum in double, for any strides: the last row of each op and the judge of the others.
  * Deliberately slow; attention holds one row of scores at a time, never S×S. */
 #include <math.h>
+#include <stdlib.h>
 #include <string.h>
 
 #include "kernels/rows.h"
 #include "src/base/arena.h"
-
-#include <stdlib.h>
-
-static float *at2(const BigView *v, int64_t i, int64_t j) { return (float *)v->at + i * v->stride[0] + j * v->stride[1]; }
 
 static float *at3(const BigView *v, int64_t b, int64_t i, int64_t h) {
   return (float *)v->at + b * v->stride[0] + i * v->stride[1] + h * v->stride[2];
@@ -21,9 +18,9 @@ static void run_matmul(const BigCall *call) {
   const BigView *a = &call->in[0], *b = &call->in[1], *c = &call->out[0];
   for (int64_t i = 0; i < c->dim[0]; i++)
     for (int64_t j = 0; j < c->dim[1]; j++) {
-      double sum = call->n[0] ? *at2(c, i, j) : 0;
-      for (int64_t k = 0; k < a->dim[1]; k++) sum += (double)*at2(a, i, k) * *at2(b, k, j);
-      *at2(c, i, j) = (float)sum;
+      double sum = call->n[0] ? *view_at(c, i, j) : 0;
+      for (int64_t k = 0; k < a->dim[1]; k++) sum += (double)*view_at(a, i, k) * *view_at(b, k, j);
+      *view_at(c, i, j) = (float)sum;
     }
 }
 
@@ -122,7 +119,7 @@ static int64_t id_at(const BigView *v, int64_t t) { return ((const int32_t *)v->
 static void run_embedding(const BigCall *call) {
   const BigView *out = &call->out[0];
   for (int64_t t = 0; t < out->dim[0]; t++)
-    for (int64_t c = 0; c < out->dim[1]; c++) *at2(out, t, c) = *at2(&call->in[0], id_at(&call->in[1], t), c);
+    for (int64_t c = 0; c < out->dim[1]; c++) *view_at(out, t, c) = *view_at(&call->in[0], id_at(&call->in[1], t), c);
 }
 
 static void run_embedding_grad(const BigCall *call) {
@@ -130,9 +127,9 @@ static void run_embedding_grad(const BigCall *call) {
   for (int64_t c = 0; c < dtable->dim[1]; c++) {
     int64_t n = 0;
     for (int64_t row = 0; row < dtable->dim[0]; row++) {
-      double sum = call->n[0] ? *at2(dtable, row, c) : 0;
-      for (; n < dout->dim[0] && id_at(ids, id_at(order, n)) == row; n++) sum += *at2(dout, id_at(order, n), c);
-      *at2(dtable, row, c) = (float)sum;
+      double sum = call->n[0] ? *view_at(dtable, row, c) : 0;
+      for (; n < dout->dim[0] && id_at(ids, id_at(order, n)) == row; n++) sum += *view_at(dout, id_at(order, n), c);
+      *view_at(dtable, row, c) = (float)sum;
     }
   }
 }

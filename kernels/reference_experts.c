@@ -5,7 +5,6 @@
 
 #include "kernels/rows.h"
 
-static float *at2(const BigView *v, int64_t i, int64_t j) { return (float *)v->at + i * v->stride[0] + j * v->stride[1]; }
 static int32_t *int_at(const BigView *v, int64_t i) { return (int32_t *)v->at + i * v->stride[0]; }
 
 static float worth(float score) { return isnan(score) ? -INFINITY : score; }
@@ -16,7 +15,7 @@ static int32_t choose(const BigView *scores, int64_t t, const int32_t *chosen, i
   for (int32_t e = 0; e < scores->dim[1]; e++) {
     bool taken = false;
     for (int64_t j = 0; j < n; j++) taken |= chosen[j] == e;
-    if (!taken && (best < 0 || worth(*at2(scores, t, e)) > worth(*at2(scores, t, best)))) best = e;
+    if (!taken && (best < 0 || worth(*view_at(scores, t, e)) > worth(*view_at(scores, t, best)))) best = e;
   }
   return best;
 }
@@ -47,7 +46,8 @@ static void run_route(const BigCall *call) {
 static void run_take(const BigCall *call) {
   const BigView *out = &call->out[0];
   for (int64_t i = 0; i < out->dim[0]; i++)
-    for (int64_t c = 0; c < out->dim[1]; c++) *at2(out, i, c) = *at2(&call->in[0], *int_at(&call->in[1], i) / call->n[1], c);
+    for (int64_t c = 0; c < out->dim[1]; c++)
+      *view_at(out, i, c) = *view_at(&call->in[0], *int_at(&call->in[1], i) / call->n[1], c);
 }
 
 static void run_grouped(const BigCall *call) {
@@ -58,8 +58,8 @@ static void run_grouped(const BigCall *call) {
       for (int64_t n = 0; n < out->dim[1]; n++) {
         double sum = 0;
         for (int64_t k = 0; k < x->dim[1]; k++)
-          sum += (double)*at2(x, r, k) * (call->n[1] ? *at2(w, e * each + k, n) : *at2(w, e * each + n, k));
-        *at2(out, r, n) = (float)sum;
+          sum += (double)*view_at(x, r, k) * (call->n[1] ? *view_at(w, e * each + k, n) : *view_at(w, e * each + n, k));
+        *view_at(out, r, n) = (float)sum;
       }
 }
 
@@ -69,9 +69,10 @@ static void run_grouped_grad(const BigCall *call) {
   for (int64_t e = 0; e < offsets->dim[0] - 1; e++)
     for (int64_t m = 0; m < M; m++)
       for (int64_t n = 0; n < out->dim[1]; n++) {
-        float *to = at2(out, e * M + m, n);
+        float *to = view_at(out, e * M + m, n);
         double sum = call->n[0] ? *to : 0;
-        for (int64_t r = *int_at(offsets, e); r < *int_at(offsets, e + 1); r++) sum += (double)*at2(a, r, m) * *at2(b, r, n);
+        for (int64_t r = *int_at(offsets, e); r < *int_at(offsets, e + 1); r++)
+          sum += (double)*view_at(a, r, m) * *view_at(b, r, n);
         *to = (float)sum;
       }
 }

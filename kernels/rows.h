@@ -15,6 +15,11 @@ typedef struct Library {
 bool library_try_open(Library *library, const char *const *names, Why *why);
 void *library_symbol(const Library *library, const char *name); /* NULL: not there */
 
+/* An element of a matrix of floats, whatever its strides. */
+static inline float *view_at(const BigView *v, int64_t i, int64_t j) {
+  return (float *)v->at + i * v->stride[0] + j * v->stride[1];
+}
+
 /* matmul's operand as BLAS sees it in row-major order: whether it is transposed, and its leading dimension. */
 typedef struct Operand {
   bool transposed;

@@ -104,7 +104,7 @@ static void cpu_free(Dev *dev, void *at, size_t nbytes) {
 
 /* --- code --------------------------------------------------------------------------------------------------------------- */
 
-static void cpu_add_identity(Sha256 *key) {
+void dev_cpu_identity(Sha256 *key) {
   static const char *const names[] = {"vendor_id", "cpu family", "model",    "model name", "stepping",
                                       "flags",     "Features",   "CPU part", "CPU variant"};
   size_t nbytes;
@@ -124,7 +124,7 @@ static bool cpu_try_build(Dev *dev, const char *const *texts, int n, void **imag
   Sha256 s;
   sha256_init(&s);
   if (!compile_try_identity(dev->compiler, &s, why)) return false;
-  cpu_add_identity(&s);
+  dev_cpu_identity(&s);
   for (int i = 0; i < n; i++) sha256_add_text(&s, texts[i]);
   char key[65];
   sha256_hex(&s, key);

@@ -9,6 +9,7 @@
 #include <stdint.h>
 
 #include "src/base/fail.h"
+#include "src/base/hash.h"
 #include "src/base/text.h"
 
 typedef struct Dev Dev;
@@ -162,6 +163,9 @@ bool dev_try_build(Dev *dev, const char *const *texts, int n, void **image, size
 
 /* The compilers' words in the last build that found nothing in the cache: on cuda, registers and spills of every kernel. */
 const char *dev_build_log(const Dev *dev);
+
+/* Adds to key what this CPU calls itself and can do: the lines of /proc/cpuinfo that do not vary while it runs. */
+void dev_cpu_identity(Sha256 *key);
 
 /* Loads an image of dev_try_build; the bytes may be freed after.  Ends the job when they are foreign or damaged. */
 DevModule *dev_load(Dev *dev, const void *image, size_t nbytes);
