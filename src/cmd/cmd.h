@@ -25,6 +25,9 @@ int words_take_number(int *argc, char **argv, const char *name, int fallback);
 int words_take_ranks(int *argc, char **argv);
 bool words_take_flag(int *argc, char **argv, const char *name);
 
+/* An input error where mpirun has started several ranks: each would do all of what these words ask for. */
+void words_refuse_ranks(const char *words);
+
 /* An input error for a word section.key=value that begins with none of `used`: the command would not look at it. */
 void words_refuse_keys(const char *command, int argc, char **argv, const char *const *used);
 

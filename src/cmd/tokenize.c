@@ -49,6 +49,7 @@ static double entropy_bits(const int64_t count[256], int64_t n) {
 
 static int tokenize_bytes(int argc, char **argv) {
   int64_t count[256] = {0}, n = 0;
+  words_refuse_ranks("tokenize OUT.bin"); /* all would write that one file */
   if (argc < 3 || (argv[1][0] == '-' && argv[1][1])) fail(FAIL_INPUT, "an output file and text files are wanted\nhelp: %s", usage);
   for (int i = 2; i < argc; i++) { /* before anything is written */
     if (!strcmp(argv[i], argv[1])) fail(FAIL_INPUT, "%s is both input and output\nhelp: %s", argv[1], usage);
@@ -179,6 +180,7 @@ int cmd_tokenize(int argc, char **argv) {
   Words w = take_words(&argc, argv);
   if (argc == given) return tokenize_bytes(argc, argv);
   if (w.chat && !strcmp(w.chat, "list")) return list_chats();
+  if (w.print) words_refuse_ranks("tokenize --print");
   Tokenizer *t = tokenize_open(w.tokenizer, w.pattern, usage);
   if (w.print && (argc > 1 || w.out || w.field || w.bos || w.no_eos || w.lines || w.chat || w.inputs || w.threads || w.shards))
     fail(FAIL_INPUT, "--print reads standard input and takes --tokenizer, --pattern and --add-special-tokens alone");

@@ -5,6 +5,7 @@
 #include "src/base/fail.h"
 #include "src/base/text.h"
 #include "src/cmd/cmd.h"
+#include "src/comm/comm.h"
 
 enum { RANKS_MOST = 1 << 20 };
 
@@ -43,6 +44,11 @@ int words_take_number(int *argc, char **argv, const char *name, int fallback) {
 }
 
 int words_take_ranks(int *argc, char **argv) { return words_take_number(argc, argv, "--ranks", 1); }
+
+void words_refuse_ranks(const char *words) {
+  int ranks = comm_launched_ranks();
+  if (ranks > 1) fail(FAIL_INPUT, "%s takes no ranks, and %d were started\nhelp: hpctrain %s without mpirun", words, ranks, words);
+}
 
 void words_refuse_keys(const char *command, int argc, char **argv, const char *const *used) {
   for (int i = 1; i < argc; i++) {

@@ -92,6 +92,15 @@ test_a_command_without_ranks_is_refused_under_mpirun() {
   expect_equal "$(grep -c ^error: err)" 1
 }
 
+test_forms_of_tokenize_that_write_one_file_or_answer_are_refused_under_mpirun() {
+  echo text > t.txt
+  expect_run 2 mpi 2 "$hpctrain" tokenize t.bin t.txt
+  expect_err '^error: tokenize OUT.bin takes no ranks, and 2 were started$'
+  expect_run 2 mpi 2 "$hpctrain" tokenize --tokenizer bytes --print
+  expect_err '^error: tokenize --print takes no ranks, and 2 were started$'
+  expect_equal "$(ls *.bin* 2> /dev/null)" ''
+}
+
 test_64_ranks_start_and_end() {
   expect_run 0 mpi 64 timeout $((60 * slowdown)) "$fails" ok
   expect_out '^64 ranks, 1 node '
