@@ -37,7 +37,6 @@ typedef struct Verify {
   Mesh *mesh;
   Dev *dev;
   ModelConfig model;
-  const char *folder; /* of the model */
   Tolerance tolerance;
   int threads, wrong; /* wrong: comparisons out of tolerance */
   int64_t passes;     /* over which a batch is split */
@@ -175,7 +174,7 @@ static void verify_batch(Verify *v, const char *path, const char *dump_path) {
       if (batch.labels[at] == MODEL_PADDING) continue; /* nothing is asked of it */
       distance_add(&d, engine_logits(engine) + i * v->model.vocab, theirs + at * v->model.vocab, v->model.vocab);
     }
-    if (v->passes == 1) dump_logits(v, &rows, engine_logits(engine), B, S, dump);
+    if (dump_path) dump_logits(v, &rows, engine_logits(engine), B, S, dump);
   }
   report(v, "logits", distance(v, &d), v->tolerance.logits);
   free(theirs);
@@ -235,36 +234,43 @@ static void verify_training(Verify *v, const char *path) {
 static const char *const use_keys[] = {"run.tune", "parallel.", "precision.",    "memory.", "device.",
                                        "cpu.",     "gpu.",      "train.router_", NULL};
 
-int cmd_verify(int argc, char **argv) {
-  const char *words[2] = {NULL, NULL}, *train = NULL, *dump = NULL, *passes = "1";
-  char **keys = xmalloc(sizeof *keys * (size_t)(argc + 2));
-  int nwords = 0, nkeys = 1;
-  keys[0] = argv[0];
+typedef struct Words {
+  const char *folder, *reference, *train, *dump;
+  int passes, nkeys;
+  char **keys; /* section.key=value */
+} Words;
+
+static Words take_words(Arena *arena, int argc, char **argv) {
+  Words w = {.train = words_take(&argc, argv, "--train"),
+             .dump = words_take(&argc, argv, "--dump"),
+             .passes = words_take_number(&argc, argv, "--passes", 1),
+             .keys = arena_array(arena, char *, argc + 2)};
+  w.keys[w.nkeys++] = argv[0];
   for (int i = 1; i < argc; i++) {
-    const char **option = !strcmp(argv[i], "--train")    ? &train
-                          : !strcmp(argv[i], "--passes") ? &passes
-                          : !strcmp(argv[i], "--dump")   ? &dump
-                                                         : NULL;
-    if (option && i + 1 == argc) fail(FAIL_INPUT, "%s needs a word\nhelp: hpctrain help verify", argv[i]);
-    if (option)
-      *option = argv[++i];
-    else if (strchr(argv[i], '='))
-      keys[nkeys++] = argv[i];
-    else if (nwords < 2)
-      words[nwords++] = argv[i];
+    if (strchr(argv[i], '='))
+      w.keys[w.nkeys++] = argv[i];
+    else if (argv[i][0] == '-' || w.reference)
+      fail(FAIL_INPUT, "what is '%.60s'?\nhelp: hpctrain help verify", argv[i]);
+    else if (w.folder)
+      w.reference = argv[i];
     else
-      fail(FAIL_INPUT, "what is '%s'?\nhelp: hpctrain help verify", argv[i]);
+      w.folder = argv[i];
   }
-  if (nwords < 2) fail(FAIL_INPUT, "verify needs a model's folder and a reference\nhelp: hpctrain help verify");
-  words_refuse_keys("verify", nkeys, keys, use_keys);
-  Verify v = {.arena = arena_open(), .folder = words[0]};
-  if (!num_parse_int(passes, &v.passes) || v.passes < 1 || v.passes > PASSES_MOST)
-    fail(FAIL_INPUT, "--passes %s: from 1 to %d\nhelp: hpctrain help verify", passes, PASSES_MOST);
-  if (dump && v.passes > 1) fail(FAIL_INPUT, "--dump takes a batch in one pass\nhelp: leave --passes out");
+  if (!w.reference) fail(FAIL_INPUT, "verify needs a model's folder and a reference\nhelp: hpctrain help verify");
+  words_refuse_keys("verify", w.nkeys, w.keys, use_keys);
+  if (w.passes > PASSES_MOST) fail(FAIL_INPUT, "--passes %d: from 1 to %d\nhelp: hpctrain help verify", w.passes, PASSES_MOST);
+  if (w.dump && w.passes > 1) fail(FAIL_INPUT, "--dump takes a batch in one pass\nhelp: leave --passes out");
+  w.keys[w.nkeys++] = arena_printf(arena, "model.from=%s", w.folder);
+  return w;
+}
+
+int cmd_verify(int argc, char **argv) {
+  Verify v = {.arena = arena_open()};
+  Words w = take_words(v.arena, argc, argv);
+  v.passes = w.passes;
   Text warnings = {0};
-  keys[nkeys++] = (char *)arena_printf(v.arena, "model.from=%s", v.folder);
   v.comm = comm_boot(&argc, &argv);
-  Config *c = config_parse(v.arena, "verify", setup_plain_run, nkeys, keys);
+  Config *c = config_parse(v.arena, "verify", setup_plain_run, w.nkeys, w.keys);
   setup_kind(v.arena, c, v.comm);
   v.config = c;
   v.tolerance = tolerances[c->precision.compute];
@@ -276,14 +282,13 @@ int cmd_verify(int argc, char **argv) {
   v.mesh = setup_mesh(v.config, v.comm);
   v.threads = v.config->cpu.threads ? (int)v.config->cpu.threads : comm_core_share(v.comm);
   v.dev = setup_device(v.config, v.comm, v.threads, NULL);
-  verify_batch(&v, words[1], dump);
-  if (train) verify_training(&v, train);
+  verify_batch(&v, w.reference, w.dump);
+  if (w.train) verify_training(&v, w.train);
   if (comm_rank(v.comm) == 0) printf(v.wrong ? "%d out of tolerance\n" : "all within tolerance\n", v.wrong);
   int status = v.wrong ? FAIL_BUG : 0;
   dev_close(v.dev);
   mesh_close(v.mesh);
   comm_close(v.comm);
   arena_close(v.arena);
-  free(keys);
   return status;
 }
