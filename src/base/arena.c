@@ -33,8 +33,7 @@ static _Noreturn void no_memory(size_t nbytes) {
   }
   fail(FAIL_MACHINE,
        "no memory of the host: %.3f GiB wanted, %.3f GiB free of %.3f on %s\nhelp: fewer ranks a node, or a higher limit (ulimit "
-       "-v, "
-       "the batch system's memory of the job)",
+       "-v, the batch system's memory of the job)",
        (double)nbytes / 0x1p30, (double)node.available / 0x1p30, (double)node.total / 0x1p30, node.limit);
 }
 

@@ -72,10 +72,8 @@ const Command commands[] = {
                  "field NAME (text)\n"
                  "--window N\ttokens (the model's positions, at most 2048); windows go on by half of one, or by --stride\n"
                  "--choices FILE\tacc and acc_norm (by characters; with --json also acc_bytes) as HellaSwag and ARC are scored, "
-                 "from those sets' "
-                 "own fields, where a blank always comes between, or from lines {\"context\", \"choices\", \"label\"}, where one "
-                 "comes if neither has one "
-                 "there\n"
+                 "from those sets' own fields, where a blank always comes between, or from lines {\"context\", \"choices\", "
+                 "\"label\"}, where one comes if neither has one there\n"
                  "--json\tthe result as an object\n"
                  "--each FILE\ta line of JSON a document or question\n" KEY_WORDS,
      true, cmd_eval},
@@ -90,8 +88,7 @@ const Command commands[] = {
      "--temperature T ...\thow tokens are drawn; what is not said is as transformers draws by generation_config.json "
      "(--no-generation-config: not so), else a temperature of 0.8 of all\n"
      "--add-special-tokens\tbefore each prompt the tokens that the tokenizer puts before a text (<s>); so it is with a Hugging "
-     "Face "
-     "folder and a run that began from one, unless --no-special-tokens says otherwise\n"
+     "Face folder and a run that began from one, unless --no-special-tokens says otherwise\n"
      "--batch N\tprompts at a time (8)\n"
      "--json\tan object a line\n" KEY_WORDS,
      false, cmd_generate},

@@ -107,8 +107,7 @@ static void library_load(void) {
   if (!handle)
     fail(FAIL_MACHINE,
          "profile.steps: CUPTI, by which GPUs are watched, does not load\n%shelp: it comes with the CUDA toolkit (extras/CUPTI); "
-         "add its "
-         "folder to LD_LIBRARY_PATH, or profile.steps: none",
+         "add its folder to LD_LIBRARY_PATH, or profile.steps: none",
          tried.at);
   text_close(&tried);
 #define FIND(name)                                                                                                                 \
