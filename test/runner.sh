@@ -26,10 +26,11 @@ if [ "$(id -u)" = 0 ]; then
   export OMPI_ALLOW_RUN_AS_ROOT=1 OMPI_ALLOW_RUN_AS_ROOT_CONFIRM=1
 fi
 # A sanitizer's build is slower.  Its leak checker unwinds slowly, or it loses the frames by which test/leaks.supp knows a
-# library, and keeps off thread-local storage, on which it crashes after a library was unloaded.
+# library, and keeps off thread-local storage, on which it crashes after a library was unloaded.  Memory that is not there is NULL,
+# as it is without a sanitizer: what is then told is tested.
 export slowdown=1
 grep -qs -e --enable-sanitize "$builddir/config.status" && slowdown=4
-export ASAN_OPTIONS="${ASAN_OPTIONS-fast_unwind_on_malloc=0:malloc_context_size=40}"
+export ASAN_OPTIONS="${ASAN_OPTIONS-fast_unwind_on_malloc=0:malloc_context_size=40:allocator_may_return_null=1}"
 export LSAN_OPTIONS="${LSAN_OPTIONS-suppressions=$srcdir/test/leaks.supp:print_suppressions=0:use_tls=0}"
 export UBSAN_OPTIONS="${UBSAN_OPTIONS-print_stacktrace=1}"
 # Side by side, no program has cores of its own: none is bound to one, and who waits leaves it to others.
