@@ -67,7 +67,8 @@ size_t comm_least(Comm *comm, size_t mine);
 void comm_most(Comm *comm, int64_t *values, int n);                    /* in place, of each the greatest */
 void comm_broadcast(Comm *comm, void *bytes, size_t nbytes, int root); /* of any size */
 void comm_barrier(Comm *comm);
-void comm_gather(Comm *comm, const void *mine, size_t nbytes, void *all); /* rank r's bytes at all + r*nbytes, on every rank */
+/* Rank r's bytes at all + r*nbytes, on every rank; of any size. */
+void comm_gather(Comm *comm, const void *mine, size_t nbytes, void *all);
 void comm_gather_local(Comm *comm, const void *mine, size_t nbytes, void *all); /* the same among this node's ranks */
 /* The first (lowest) rank's text of all that have a reason; true when any had.  text is overwritten. */
 bool comm_any_reason(Comm *comm, bool mine, char *text, size_t nbytes);

@@ -1,10 +1,14 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* The mpi transport's calls for the whole job and its groups; mpi_op.c has the collectives over groups. */
 #include <limits.h>
+#include <stdlib.h>
 #include <string.h>
 #include <time.h>
 
+#include "src/base/arena.h"
 #include "src/comm/mpi_op.h"
+
+enum { GATHER_MOST = 64 << 20 }; /* bytes of all ranks in one call */
 
 void mpi_check(int code, const char *call, const char *what) {
   if (code == MPI_SUCCESS) return;
@@ -51,13 +55,28 @@ static void mpi_broadcast(Comm *comm, void *bytes, size_t nbytes, int root) {
   }
 }
 
-/* Small by contract; the bound keeps the library's offsets within an int. */
-static void mpi_gather(Comm *comm, const void *mine, size_t nbytes, void *all) {
-  CHECK(nbytes <= (size_t)(INT_MAX / comm->size));
-  meet(comm);
+static void gather(Comm *comm, const char *mine, size_t nbytes, void *all) {
   MPI("all ranks", MPI_Allgather(mine, (int)nbytes, MPI_BYTE, all, (int)nbytes, MPI_BYTE, comm->world));
 }
 
+/* What is large comes in parts: the library's counts and offsets are ints. */
+static void mpi_gather(Comm *comm, const void *mine, size_t nbytes, void *all) {
+  const size_t ranks = (size_t)comm->size, most = GATHER_MOST / ranks;
+  meet(comm);
+  if (nbytes <= most) {
+    gather(comm, mine, nbytes, all);
+    return;
+  }
+  char *part = xmalloc(most * ranks);
+  for (size_t at = 0, n; at < nbytes; at += n) {
+    n = nbytes - at < most ? nbytes - at : most;
+    gather(comm, (const char *)mine + at, n, part);
+    for (size_t r = 0; r < ranks; r++) memcpy((char *)all + r * nbytes + at, part + r * n, n);
+  }
+  free(part);
+}
+
+/* Small by contract; the bound keeps the library's offsets within an int. */
 static void mpi_gather_local(Comm *comm, const void *mine, size_t nbytes, void *all) {
   CHECK(nbytes <= (size_t)(INT_MAX / comm->local_size));
   MPI("a node's ranks", MPI_Allgather(mine, (int)nbytes, MPI_BYTE, all, (int)nbytes, MPI_BYTE, comm->local));

@@ -159,6 +159,24 @@ TEST(inexact_sums_have_the_same_bits_on_all_ranks_and_every_time) {
   }
 }
 
+static unsigned char byte_of(int rank, size_t i) { return (unsigned char)((size_t)rank * 31 + i * 7 + (i >> 13)); }
+
+/* Around what comes in one call of the library, and in several. */
+TEST(a_gather_may_be_of_any_size) {
+  const size_t call = ((size_t)64 << 20) / (size_t)R, of[] = {0, 1, call - 1, call, call + 1, 2 * call + 5};
+  for (size_t s = 0; s < sizeof of / sizeof *of; s++) {
+    size_t n = of[s], wrong = 0;
+    unsigned char *mine = xmalloc(n), *all = xmalloc(n * (size_t)R);
+    for (size_t i = 0; i < n; i++) mine[i] = byte_of(me, i);
+    comm_gather(comm, mine, n, all);
+    for (int r = 0; r < R; r++)
+      for (size_t i = 0; i < n; i++) wrong += all[(size_t)r * n + i] != byte_of(r, i);
+    EXPECT(!wrong);
+    free(mine);
+    free(all);
+  }
+}
+
 TEST(staging_is_small) {
   for (int kind = 0; kind < COMM_KINDS; kind++) EXPECT(comm_workspace((CommKind)kind, 1 << 28, DT_F32, 64) <= 2 << 20);
   EXPECT(comm_workspace(COMM_ALL_REDUCE, 1, DT_F32, 64) == 256);
