@@ -144,6 +144,7 @@ static bool refuse(const char *folder, const Holder *h, const Holder *self, doub
   char who[96], end[96];
   *kind = FAIL_INPUT;
   snprintf(who, sizeof who, "process %lld", (long long)h->pid);
+  if (!h->pid) snprintf(who, sizeof who, "somebody whom LOCK does not name");
   snprintf(end, sizeof end, "end that process");
   if (*h->job) {
     snprintf(who, sizeof who, "job %s", h->job);
@@ -190,13 +191,16 @@ static bool clear_stale(const char *folder, const char *path, const Holder *self
   return ok;
 }
 
+/* Other nodes can read it, and what is in it outlives this one; a file system may have no such call. */
+static bool is_flushed(int fd) { return !fsync(fd) || errno == EINVAL || errno == ENOSYS; }
+
 /* The new lock's descriptor; -1 with errno. */
 static int create_lock(const char *path, const Holder *self, struct stat *made) {
   int fd = open(path, O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC, 0666);
   if (fd < 0) return -1;
   char *text = holder_text(self);
   ssize_t n = (ssize_t)strlen(text);
-  bool ok = write(fd, text, (size_t)n) == n && !fstat(fd, made);
+  bool ok = write(fd, text, (size_t)n) == n && is_flushed(fd) && !fstat(fd, made);
   int error = errno;
   free(text);
   if (ok) return fd;

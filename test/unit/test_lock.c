@@ -187,7 +187,9 @@ TEST(a_lock_that_cannot_be_read_goes_by_its_age) {
   const char *bad[] = {"", "{", "[]", "{\"pid\":99999999999999,\"host\":7}", "\x1b[2J"};
   for (int i = 0; i < 5; i++) {
     leave_lock(bad[i], 1);
-    EXPECT_FAIL(FAIL_INPUT, "in use by", lock_acquire(check_folder()));
+    EXPECT_FAIL(FAIL_INPUT,
+                i == 3 ? "in use by process 99999999999999" : "in use by somebody whom LOCK does not name (unknown host",
+                lock_acquire(check_folder()));
     leave_lock(bad[i], 1000);
     EXPECT(can_acquire());
   }
