@@ -24,7 +24,7 @@ typedef struct Start {
   char *const *argv;
   char *const *env;
   const char *folder, *log;
-  int error; /* errno of what the child could not do */
+  volatile int error; /* errno of what the child could not do; volatile, since compilers do not see that vfork returns twice here */
 } Start;
 
 static bool open_as(int fd, const char *path, int flags) {
@@ -45,6 +45,8 @@ static bool signals_pass(void) {
   return signal(SIGUSR1, SIG_IGN) != SIG_ERR && !sigemptyset(&none) && !sigprocmask(SIG_SETMASK, &none, NULL);
 }
 
+/* A compiler stays in its rank's process group, which launchers end as a whole.  Where the rank alone is killed, the kernel ends
+ * the rank's own child; what that has started (cc1) finishes the text that it is at, which nobody reads any more. */
 static _Noreturn void child_begin(Start *start) {
   if (signals_pass() && !prctl(PR_SET_PDEATHSIG, SIGTERM) && !chdir(start->folder) && open_as(0, "/dev/null", O_RDONLY) &&
       open_as(1, start->log, O_WRONLY | O_CREAT | O_TRUNC) && dup2(1, 2) == 2)

@@ -2,6 +2,7 @@
 /* The cpu device: memory, compiled code and its cache, with a compiler in PATH that counts how often it compiles. */
 #include <errno.h>
 #include <fcntl.h>
+#include <poll.h>
 #include <signal.h>
 #include <stdint.h>
 #include <stdio.h>
@@ -14,6 +15,7 @@
 
 #include "src/base/arena.h"
 #include "src/base/text.h"
+#include "src/dev/back.h"
 #include "src/dev/dev.h"
 #include "test/check.h"
 
@@ -298,6 +300,45 @@ TEST(no_compiler_says_what_to_do) {
     EXPECT(strstr(why.text, cases[i].words));
     dev_close(dev);
   }
+}
+
+/* Of the child, which has its parent's memory: what the optimiser makes of it is a part of the test. */
+TEST(what_keeps_a_compiler_from_starting_is_told) {
+  const char *script = path_in("script");
+  FILE *f = fopen(script, "w");
+  EXPECT(f && fputs("#!/nonexistent/sh\n", f) >= 0 && fclose(f) == 0 && chmod(script, 0755) == 0);
+  const struct {
+    const char *program, *folder, *log, *words;
+  } cases[] = {{script, check_folder(), "log", "/script: No such file or directory\nhelp: name another with cpu.compiler"},
+               {check_folder(), check_folder(), "log", "Permission denied"},
+               {"/bin/sh", path_in("none"), "log", "No such file or directory"},
+               {"/bin/sh", script, "log", "Not a directory"},
+               {"/bin/sh", check_folder(), "none/log", "No such file or directory"}};
+  for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
+    Why why = {""};
+    EXPECT(process_start((char *const[]){(char *)cases[i].program, NULL}, cases[i].folder, cases[i].log, &why) == -1);
+    EXPECT(strstr(why.text, "cannot start the compiler ") && strstr(why.text, cases[i].words));
+  }
+  Dev *dev = dev_make(script, path_in("cache"), 1);
+  Why why = {""};
+  EXPECT(!dev_try_build(dev, (const char *[]){add_text}, 1, &(void *){NULL}, &(size_t){0}, NULL, &why));
+  EXPECT(strstr(why.text, cases[0].words));
+  dev_close(dev);
+}
+
+/* What holds the other end of a pipe lives. */
+TEST(a_compiler_ends_with_its_rank) {
+  int ends[2], status;
+  EXPECT(pipe(ends) == 0);
+  pid_t rank = fork();
+  EXPECT(rank >= 0);
+  if (!rank) {
+    process_start((char *const[]){"/bin/sh", "-c", "exec sleep 100", NULL}, check_folder(), "log", NULL);
+    raise(SIGKILL);
+  }
+  EXPECT(close(ends[1]) == 0 && waitpid(rank, &status, 0) == rank && WIFSIGNALED(status));
+  EXPECT(poll(&(struct pollfd){.fd = ends[0], .events = POLLIN}, 1, 60 * 1000) == 1);
+  EXPECT(close(ends[0]) == 0);
 }
 
 TEST(an_error_of_the_compiler_is_told_with_its_line_and_leaves_nothing) {
