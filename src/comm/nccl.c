@@ -16,13 +16,13 @@
  *
  * NCCL's own end of a job that has failed is not asked for: the end of the process is quicker, and waits for nobody. */
 #include <nccl.h>
-#include <pthread.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
 #include "src/base/arena.h"
 #include "src/base/clock.h"
+#include "src/base/thread.h"
 #include "src/comm/peers.h"
 
 enum { OPS_MOST = 1 << 16, VERSION_LEAST = 22600 };
@@ -233,7 +233,7 @@ static void nccl_open(Mesh *mesh) {
   for (int axis = 0; axis < MESH_AXES; axis++)
     for (int kind = 0; kind < LANES && mesh->group[axis].size > 1; kind++) lane_open(nccl, axis, (LaneKind)kind, greatest);
   nccl->connecting = true;
-  CHECK(pthread_create(&nccl->thread, NULL, lanes_connect, nccl) == 0);
+  thread_start(&nccl->thread, lanes_connect, nccl);
   dev_watch(mesh->dev, look, nccl);
 }
 

@@ -2,12 +2,12 @@
 /* CUDA C++ texts to cubins by NVRTC: a program a text, several at once, each in a thread of its own.  NVRTC needs no GPU, so a
  * host without one can build for any. */
 #include <nvrtc.h>
-#include <pthread.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
 #include "src/base/arena.h"
+#include "src/base/thread.h"
 #include "src/dev/cuda.h"
 
 const char cubin_magic[8] = "hptcub1";
@@ -66,7 +66,7 @@ static void *units_compile(void *self) {
 static void build_run(Build *b, int threads) {
   pthread_t *others = xmalloc(sizeof *others * (size_t)threads);
   int started = 0;
-  while (started < threads - 1 && started < b->n - 1 && pthread_create(&others[started], NULL, units_compile, b) == 0) started++;
+  while (started < threads - 1 && started < b->n - 1 && try_thread_start(&others[started], units_compile, b, NULL)) started++;
   units_compile(b);
   for (int i = 0; i < started; i++) CHECK(pthread_join(others[i], NULL) == 0);
   free(others);
