@@ -134,8 +134,11 @@ typedef struct CommOp CommOp;
  * and return at once: a wait is the device's.  Ends the job, naming ranks and GPUs, where two ranks have one GPU or GPUs
  * differ in kind.  Again: nothing more.  Communicators connect in a thread meanwhile. */
 bool comm_device_open(Mesh *mesh, Dev *dev);
-/* Seconds that this took, and for how many of them the first collective had to wait; 0 before that one, and where there are none.
- */
+/* Comes back when all ranks of this one's groups have connected and this rank's GPU has nothing of it to do any more: what is
+ * timed there is alone.  Any rank may call, or none. */
+void comm_device_settle(Mesh *mesh);
+/* Seconds that this took, and for how many of them the job had to wait, at the first collective or in comm_device_settle; 0 before
+ * that, and where there are none. */
 typedef struct CommConnected {
   double took, waited;
 } CommConnected;

@@ -46,6 +46,10 @@ bool comm_device_open(Mesh *mesh, Dev *dev) {
   return true;
 }
 
+void comm_device_settle(Mesh *mesh) {
+  if (mesh->device) mesh->device->settle(mesh);
+}
+
 CommConnected comm_connected(const Mesh *mesh) { return mesh->device ? mesh->device->connected(mesh) : (CommConnected){0, 0}; }
 
 bool comm_device_share(Mesh *mesh, void *base, size_t nbytes) {

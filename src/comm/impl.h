@@ -38,6 +38,7 @@ extern const CommTransport comm_transport_self, comm_transport_mpi;
 typedef struct CommDevice {
   void (*open)(Mesh *mesh); /* sets device_own; all ranks */
   void (*close)(Mesh *mesh);
+  void (*settle)(Mesh *mesh); /* as comm_device_settle */
   CommConnected (*connected)(const Mesh *mesh);
   CommTransport ops;                                    /* op_… alone */
   bool (*share)(Mesh *mesh, void *base, size_t nbytes); /* as comm_device_share and comm_copies */

@@ -188,6 +188,20 @@ static void lanes_need(Nccl *nccl) {
   nccl->connecting = false;
 }
 
+static void settle_nccl(Mesh *mesh) {
+  Nccl *nccl = mesh->device_own;
+  cudaEvent_t met;
+  lanes_need(nccl);
+  CUDA(cudaEventCreateWithFlags(&met, cudaEventDisableTiming));
+  for (int i = 0; i < MESH_AXES * LANES; i++) {
+    if (!nccl->lanes[i].comm) continue;
+    CUDA(cudaEventRecord(met, nccl->lanes[i].stream));
+    CUDA(cudaStreamWaitEvent(nccl->compute, met, 0));
+  }
+  dev_sync(mesh->dev);
+  CUDA(cudaEventDestroy(met));
+}
+
 static CommConnected connected_nccl(const Mesh *mesh) {
   const Nccl *nccl = mesh->device_own;
   return nccl->connecting ? (CommConnected){0, 0} : (CommConnected){nccl->took, nccl->waited};
@@ -414,6 +428,7 @@ extern const CommDevice comm_device_nccl;
 const CommDevice comm_device_nccl = {
     .open = nccl_open,
     .close = nccl_close,
+    .settle = settle_nccl,
     .connected = connected_nccl,
     .ops = {.op_prepare = op_prepare_nccl, .op_start = op_start_nccl, .op_wait = op_wait_nccl, .op_release = op_release_nccl},
     .share = share_nccl,

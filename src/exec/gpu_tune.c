@@ -154,6 +154,7 @@ static void measure(Job *job, GpuUse *use) {
   int n = plans_of(job, use, plans, &tried), best = 0;
   if (!n) gpu_refuse(job, use, tried.at);
   if (n > 1) {
+    if (job->device_collectives) comm_device_settle(job->mesh); /* whose first sums wait on this GPU for other ranks */
     fill(job, &use->call, false);
     best = fastest(job, use, plans, n);
     fill(job, &use->call, true);
