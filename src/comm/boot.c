@@ -44,9 +44,9 @@ static void mpi_start(int *argc, char ***argv, char library[MPI_MAX_LIBRARY_VERS
   if (size == 1 && started > 1) {
     abort_prepare(launch_rank(), started, "", true, false);
     fail(FAIL_MACHINE,
-         "mpirun started %d programs of one rank each: it is not that of this program's MPI, %s\n"
-         "help: the mpirun of that MPI (which mpirun; module list); for one rank on purpose: env -u PMI_SIZE -u "
-         "OMPI_COMM_WORLD_SIZE",
+         "the launcher started %d programs of one rank each: it is not that of this program's MPI, %s\n"
+         "help: the mpirun of that MPI (which mpirun; module list), or srun --mpi=pmix; for one rank on purpose: env -u PMI_SIZE "
+         "-u OMPI_COMM_WORLD_SIZE",
          started, name);
   }
   if (provided < MPI_THREAD_MULTIPLE)
@@ -59,7 +59,8 @@ typedef struct Place {
   int32_t local_rank, local_size;
 } Place;
 
-/* A node where another module is loaded runs another program, which may wait where the others do not. */
+/* A node where another module is loaded runs another program, which may wait where the others do not.  Programs from before a Place
+ * had a version send a smaller one: MPI says so, not this. */
 static void check_version(const Place *all, int n) {
   for (int r = 1; r < n; r++)
     if (strcmp(all[r].version, all[0].version))
