@@ -12,6 +12,7 @@
 #include "io/tokens.h"
 #include "src/base/arena.h"
 #include "src/base/file.h"
+#include "src/base/text.h"
 #include "src/cmd/cmd.h"
 #include "test/check.h"
 #include "test/megatron_index.h"
@@ -354,6 +355,15 @@ TEST(a_crash_leaves_no_ids_with_marks_of_others) {
   }
 }
 
+/* Some hosts let processes map so much that memory would come to its end first. */
+static bool has_few_maps(void) {
+  size_t n;
+  char *text = file_read("/proc/sys/vm/max_map_count", &n);
+  bool few = text && strtod(text, NULL) < 2e6;
+  free(text);
+  return few;
+}
+
 /* As if so many files were open that one more is all that the kernel lets this process map.  What the heap needs it has before. */
 static void leave_one_map(void) {
   enum { BLOCKS = 16, BLOCK = 64 << 10 };
@@ -370,7 +380,7 @@ TEST(more_files_than_a_process_may_map_are_told_with_what_helps) {
   const char *patterns[] = {check_path("a.bin"), check_path("b.bin")};
   write_count("a.bin", 2, 0, 10);
   write_count("b.bin", 2, 0, 10);
-  if (!check_has_few_addresses()) return;
+  if (!check_has_few_addresses() || !has_few_maps()) return;
   EXPECT_FAIL(FAIL_INPUT, "b.bin: mmap: Cannot allocate memory\nhelp: fewer and larger files, a larger vm.max_map_count", {
     leave_one_map();
     tokens_open(patterns, 2, &(TokensAsk){0, 100, "tokens"});
