@@ -54,13 +54,13 @@ static void read_line(const char *path, char *out, size_t n) {
 }
 
 /* When the process began, -1 when it is not there or only its remains are. */
-static int64_t process_start(int64_t pid) {
+static int64_t process_began(int64_t pid) {
   ProcessStat stat;
   return process_stat((int)pid, &stat) && !strchr("ZX", stat.state) ? stat.started : -1;
 }
 
 static void describe_self(Holder *h) {
-  *h = (Holder){.pid = getpid(), .started = process_start(getpid())};
+  *h = (Holder){.pid = getpid(), .started = process_began(getpid())};
   if (gethostname(h->host, sizeof h->host - 1)) *h->host = 0;
   read_line("/proc/sys/kernel/random/boot_id", h->boot, sizeof h->boot);
   if (readlink("/proc/self/ns/pid", h->space, sizeof h->space - 1) < 0) *h->space = 0;
@@ -118,7 +118,7 @@ static Life holder_life(const Holder *h, const Holder *self) {
   bool here = *h->boot && !strcmp(h->host, self->host) && !strcmp(h->boot, self->boot) && !strcmp(h->space, self->space);
   if (!here || h->pid <= 0 || h->pid > INT32_MAX) return LIFE_UNKNOWN;
   if (kill((pid_t)h->pid, 0) && errno == ESRCH) return LIFE_DEAD;
-  int64_t started = process_start(h->pid);
+  int64_t started = process_began(h->pid);
   if (started < 0) return kill((pid_t)h->pid, 0) && errno == EPERM ? LIFE_UNKNOWN : LIFE_DEAD; /* hidden, or a zombie */
   return started == h->started ? LIFE_ALIVE : LIFE_DEAD;
 }

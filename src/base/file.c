@@ -119,7 +119,7 @@ bool try_tree_remove(const char *path, Why *why) {
 
 static void open_folders_above(const char *path) {
   char folder[PATH_MAX];
-  for (const char *at = strchr(path + 1, '/'); at; at = strchr(at + 1, '/')) {
+  for (const char *at = *path ? strchr(path + 1, '/') : NULL; at; at = strchr(at + 1, '/')) {
     if ((size_t)(at - path) >= sizeof folder) return;
     memcpy(folder, path, (size_t)(at - path));
     folder[at - path] = 0;
