@@ -386,6 +386,16 @@ test_a_signal_in_the_start_is_heard_later() {
   done
 }
 
+test_a_compiler_ends_with_its_rank() {
+  write_run
+  printf '#!/bin/sh\ntrap "kill \\$!; touch $0.ended; exit" TERM\nsleep 60 &\ntouch $0.begun\nwait\n' > waits
+  chmod +x waits
+  "$hpctrain" t.yaml cpu.compiler="$PWD/waits" > out 2> err < /dev/null &
+  eventually test -e waits.begun
+  kill -KILL $!
+  eventually test -e waits.ended
+}
+
 # What an attempt leaves for the job script is gone once the next goes on.
 test_a_time_limit_ends_a_run_that_another_job_goes_on_with() {
   write_run
