@@ -1,4 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
+/* The launch of fill.inc.cu: a thread four elements, the words of one block of the generator. */
 #include "kernels/cuda/fill.h"
 
 #include "kernels/cuda/rows.h"

@@ -1,4 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
+/* cuDNN's descriptors behind graph.h: tensors and ops are made and finished, proposals are asked for, looked at and built. */
 #include "kernels/cuda/graph.h"
 
 #include <stdio.h>

@@ -1,4 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
+/* The table of GPUs, and the shares of their data sheets that were measured. */
 #include "src/dev/machine.h"
 
 #include <string.h>

@@ -74,11 +74,12 @@ static bool same_rows(const Shape *a, const Shape *b) {
 
 /* One row of many columns is a flat vector, which runs in chunks: scalars do not belong to it. */
 static bool domains_agree(const Shape *a, const Shape *b) {
+  enum { MANY = 4096 };
   if (!same_rows(a, b)) return false;
   int64_t x = columns(a), y = columns(b);
   if (x == y) return true;
   int64_t rows = shape_size(a) / x;
-  return (x == 1 || y == 1) && !(rows == 1 && x * y > 4096);
+  return (x == 1 || y == 1) && !(rows == 1 && x * y > MANY);
 }
 
 static bool reaches(Grouper *r, int node, int target);

@@ -38,12 +38,9 @@ static bool accumulates(Op op) { return op == OP_MATMUL || op == OP_EMBEDDING_GR
 
 /* The layout of a node within what it is a view of; false: there are no strides. */
 static bool find_layout(const Graph *g, int node, Layout *l) {
-  const Node *chain[16], *x = graph_node(g, node);
-  int n = 0;
-  for (; is_view(x) && n < 16; x = graph_node(g, x->in[0])) chain[n++] = x;
-  *l = layout_root(g, (int)(x - g->nodes.at));
-  while (n--)
-    if (!layout_view(g, chain[n], l, l)) return false;
+  const Node *x = graph_node(g, node);
+  if (is_view(x)) return find_layout(g, x->in[0], l) && layout_view(g, x, l, l);
+  *l = layout_root(g, node);
   return true;
 }
 

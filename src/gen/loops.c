@@ -1,4 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
+/* From a kernel to its loops, by strides and levels alone: axes merged and chosen, sweeps, what threads share out. */
 #include "src/gen/loops.h"
 
 enum {

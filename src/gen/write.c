@@ -1,4 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
+/* Lines, expressions and addresses, as both targets write them: a row an op. */
 #include "src/gen/write.h"
 
 #include <inttypes.h>

@@ -1,4 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
+/* AdamW as graph: moments, their corrections, decay on matrices, all of it undone where the step is not applied. */
 #include <math.h>
 
 #include "src/optim/optim.h"

@@ -1,4 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
+/* The learning rate of a step: a row a kind. */
 #include <math.h>
 
 #include "src/optim/optim.h"
