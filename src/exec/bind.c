@@ -7,7 +7,7 @@
 
 static char *buffer_address(const Job *job, const JobProgram *p, int buffer) {
   const Buffer *b = &p->program->buffers[buffer];
-  char *tables = job->base + job->memory.vars;
+  char *tables = job_at(job, job->memory.vars);
   switch (b->class) {
   case BUFFER_VAR:
     return job_address(job, &job->vars.at[p->var[b->var]]);
@@ -87,7 +87,7 @@ static void bind_collective(Job *job, const JobProgram *p, const Step *step, Bou
                            bound->host_out ? bound->host_out : bound->pointers[1], n, step->in[0].dtype, workspace,
                            collective_name(job, p, step));
   if (job->shared && job->copies[step->n[0]] && gather_reads_state(p->program, step)) *met |= comm_copies(bound->op, !*met);
-  if (job->shared && step->op == OP_ALL_TO_ALL) comm_copies(bound->op, true);
+  if (job->shared && step_exchanges(step)) comm_copies(bound->op, true);
 }
 
 static void bind_transfer(Job *job, const JobProgram *p, const Step *step, Bound *bound) {

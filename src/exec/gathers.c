@@ -47,11 +47,7 @@ bool gathers_states(const Program *p, int64_t axis) {
   return false;
 }
 
-bool exchanges(const Program *p, int64_t axis) {
-  for (int s = 0; s < p->nsteps; s++)
-    if (p->steps[s].kind == STEP_COLLECTIVE_START && p->steps[s].op == OP_ALL_TO_ALL && p->steps[s].n[0] == axis) return true;
-  return false;
-}
+bool step_exchanges(const Step *step) { return step->kind == STEP_COLLECTIVE_START && step->op == OP_ALL_TO_ALL; }
 
 bool gathers_may_copy(const Program *p, int64_t axis) {
   bool gathers = gathers_states(p, axis), met = false;

@@ -9,7 +9,7 @@
 #include "src/fuse/fuse.h"
 
 bool gather_reads_state(const Program *p, const Step *step); /* a step starts a gather of a state where it lies */
-bool exchanges(const Program *p, int64_t axis);              /* whether it has an all-to-all over this axis */
+bool step_exchanges(const Step *step);                       /* starts an all-to-all */
 bool gathers_states(const Program *p, int64_t axis);         /* any over this axis does */
 bool gathers_may_copy(const Program *p, int64_t axis);       /* such gathers may go by comm_copies as far as this program goes */
 

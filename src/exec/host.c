@@ -244,7 +244,7 @@ void job_note(Job *job, const char *name) {
   size_t nbytes = (size_t)shape_size(&v->var->shape) * dtype_size(v->var->dtype);
   CHECK(h->noted - h->looked < NOTES && nbytes <= NOTE_BYTES);
   const HostCopy *note = copy_take(job, &h->notes[h->noted++ % NOTES], NOTE_BYTES);
-  dev_copy_start(job->dev, note->at, job->base + v->offset, nbytes);
+  dev_copy_start(job->dev, note->at, job_at(job, v->offset), nbytes);
   dev_event_record(note->over);
 }
 

@@ -43,7 +43,7 @@ void job_inputs_send(Job *job) {
     if (!is_input(v) || !v->touched) continue;
     v->touched = false;
     memcpy(at, v->mirror, v->nbytes);
-    dev_copy_start(job->dev, job->base + v->offset, at, v->nbytes);
+    dev_copy_start(job->dev, job_at(job, v->offset), at, v->nbytes);
     at += v->nbytes;
   }
   dev_event_record(slot->sent);

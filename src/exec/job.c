@@ -2,7 +2,10 @@
 /* One arena, the programs over it, and the loop that runs them.
  *
  *   arena: | Vars, each at a fixed address | constants | transient: the largest program's plan |
- *   far, in the host's memory: | Vars that are kept there | what is sent there: the largest program's plan | */
+ *   far, in the host's memory: | Vars that are kept there | what is sent there: the largest program's plan |
+ *
+ * Where programs may read other ranks' memory the arena is two allocations: Vars that nobody else reads, which are most of it, and
+ * the rest.  To map a peer's GiB takes some 10 ms. */
 #include <malloc.h>
 #include <stdlib.h>
 #include <string.h>
@@ -33,11 +36,14 @@ static size_t *count_of(Job *job, const Var *var) {
   return &job->memory.inputs;
 }
 
+char *job_at(const Job *job, size_t offset) {
+  return offset < job->split || !job->open ? job->base + offset : job->open + (offset - job->split);
+}
+
 char *job_address(const Job *job, const JobVar *v) {
   if (v->borrowed) return job_address(job->lender, &job->lender->vars.at[job_find_var(job->lender, v->var->name)]);
-  char *const bases[VAR_HOMES] = {[HOME_DEVICE] = job->base, [HOME_HOST] = job->far};
-  char *base = bases[v->var->home];
-  return base ? base + v->offset : NULL;
+  if (v->var->home == HOME_DEVICE && job->base) return job_at(job, v->offset);
+  return v->var->home == HOME_HOST && job->far ? job->far + v->offset : NULL;
 }
 
 static size_t file_span(size_t nbytes) { return (nbytes + FILE_ALIGN - 1) / FILE_ALIGN * FILE_ALIGN; }
@@ -160,6 +166,7 @@ static void check_room(const Job *job) {
   comm_gather_local(job->comm, &mine, sizeof mine, all);
   for (int i = 0; i < n; i++) sum += all[i];
   free(all);
+  if (!memory.shared && memory.total && job->nbytes > memory.available) dev_memory_short(job->dev, job->nbytes, "the arena", "");
   if (!memory.total || !node.total || sum <= (uint64_t)node.available) return;
   const char *ranks = arena_printf(job->arena, " of %d ranks of this node", n);
   if (memory.shared)
@@ -179,19 +186,65 @@ static bool axis_copies(const Job *job, int axis) {
 
 static bool axis_exchanges(const Job *job, int axis) {
   for (int i = 0; i < job->programs.n; i++)
-    if (exchanges(job->programs.at[i].program, axis)) return true;
+    for (int s = 0; s < job->programs.at[i].program->nsteps; s++) {
+      const Step *step = &job->programs.at[i].program->steps[s];
+      if (step_exchanges(step) && step->n[0] == axis) return true;
+    }
   return false;
 }
 
 /* All ranks have the same programs, and decide alike.  Mapping peers' memory takes its time: only where it will be read. */
-static void share_states(Job *job) {
+static bool find_copies(Job *job) {
   bool any = false;
-  if (!job->device_collectives) return;
-  for (int axis = 0; axis < MESH_AXES; axis++) {
+  for (int axis = 0; job->mesh && axis < MESH_AXES; axis++) {
     any |= job->copies[axis] = job->choices->copies && axis_copies(job, axis);
     any |= axis_exchanges(job, axis);
   }
-  job->shared = any && comm_device_share(job->mesh, job->base, job->nbytes);
+  return any;
+}
+
+/* States that others will gather, or what these lie within; and what they exchange where that is a Var. */
+static void find_open(Job *job, const JobProgram *p) {
+  for (int s = 0; s < p->program->nsteps; s++) {
+    const Step *step = &p->program->steps[s];
+    if (!step_exchanges(step) && !(gather_reads_state(p->program, step) && job->copies[step->n[0]])) continue;
+    const Buffer *in = &p->program->buffers[step->in[0].place.buffer];
+    if (in->class != BUFFER_VAR) continue;
+    JobVar *v = &job->vars.at[p->var[in->var]];
+    if (v->var->within) v = &job->vars.at[job_find_var(job, v->var->within)];
+    v->open = true;
+  }
+}
+
+/* Vars anew, those that others read behind all that they do not. */
+static void lay_out(Job *job) {
+  size_t at = 0;
+  for (int i = 0; i < job->programs.n; i++) find_open(job, &job->programs.at[i]);
+  for (int open = 0; open < 2; open++) {
+    for (int i = 0; i < job->vars.n; i++) {
+      JobVar *v = &job->vars.at[i];
+      if (v->borrowed || v->var->home != HOME_DEVICE || v->var->within || v->open != open) continue;
+      v->offset = at;
+      at += v->nbytes;
+    }
+    if (!open) job->split = at;
+  }
+  CHECK(at == job->memory.vars);
+  for (int i = 0; i < job->vars.n; i++) {
+    if (!job->vars.at[i].var->within) continue;
+    job->vars.at[i].placed = false;
+    place_var(job, &job->vars.at[i]);
+  }
+}
+
+static void allocate(Job *job, bool shares) {
+  job->split = job->nbytes = job->memory.vars + job->memory.tables + job->memory.transient;
+  check_room(job);
+  if (shares) lay_out(job);
+  job->base = dev_alloc(job->dev, job->split, "the arena");
+  if (job->split < job->nbytes) job->open = dev_alloc(job->dev, job->nbytes - job->split, "the arena, what other ranks read");
+  if (job->far_bytes) job->far = dev_pinned_alloc(job->dev, job->far_bytes, "what memory.offload keeps in the host's memory");
+  if (job->memory.files) job->files = files_open(job->choices->offload_folder, job->memory.files);
 }
 
 /* Texts, plans of libraries and code: steps become functions.  Gives whether the code was in the cache. */
@@ -226,13 +279,10 @@ JobStart job_start(Job *job) {
   bool hit = false;
   dev_holders(job->dev, tell_holders, job);
   job->device_collectives = job->mesh && comm_device_open(job->mesh, job->dev);
-  job->nbytes = job->memory.vars + job->memory.tables + job->memory.transient;
-  check_room(job);
-  job->base = dev_alloc(job->dev, job->nbytes, "the arena");
-  if (job->far_bytes) job->far = dev_pinned_alloc(job->dev, job->far_bytes, "what memory.offload keeps in the host's memory");
-  if (job->memory.files) job->files = files_open(job->choices->offload_folder, job->memory.files);
+  bool shares = find_copies(job);
+  allocate(job, shares);
   phase_end(phases, "memory");
-  share_states(job);
+  job->shared = shares && job->device_collectives && comm_device_share(job->mesh, job->open, job->nbytes - job->split);
   phase_end(phases, "share");
   if (!job->interpreted) hit = make_functions(job, phases, &start.kernels);
   if (!dev_is_host(job->dev)) job->inputs = job_inputs_open(job);
@@ -261,7 +311,8 @@ void job_close(Job *job) {
   job_host_close(job);
   stages_close(job);
   if (job->module) dev_unload(job->module);
-  if (job->base) dev_free(job->dev, job->base, job->nbytes);
+  if (job->base) dev_free(job->dev, job->base, job->split);
+  if (job->open) dev_free(job->dev, job->open, job->nbytes - job->split);
   if (job->far) dev_pinned_free(job->dev, job->far, job->far_bytes);
   files_close(job->files);
 }

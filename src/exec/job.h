@@ -39,6 +39,7 @@ typedef struct JobVar {
   bool touched;          /* an input's copy may have changed since it was sent */
   bool borrowed;         /* it is the lender's */
   bool placed;           /* offset is known: all but those within another, until that one is there */
+  bool open;             /* other ranks may read it */
 } JobVar;
 
 /* host.c's */
@@ -94,8 +95,10 @@ struct Job {
   VEC(JobVar) vars;
   VEC(JobProgram) programs;
   JobMemory memory;
-  char *base; /* of the arena */
-  size_t nbytes;
+  size_t nbytes; /* of the arena */
+  size_t split;  /* from here on other ranks may read it; nbytes: nowhere */
+  char *base;    /* of what lies before */
+  char *open;    /* of the rest; NULL: there is none */
   size_t sent;   /* the most that a program has sent off and not fetched at a time */
   int in_flight; /* the most of all programs */
   size_t far_bytes;
@@ -117,6 +120,7 @@ struct Job {
 };
 
 int job_find_var(const Job *job, const char *name); /* -1: none */
+char *job_at(const Job *job, size_t offset);        /* in the arena */
 char *job_address(const Job *job, const JobVar *v);
 
 /* transfer.c: how many transfers from and to files a program has under way at a time; binding, in the order of steps, until the

@@ -115,7 +115,8 @@ static void choose(Job *job, Product *product) {
 void job_tune(Job *job) {
   Text text = {0};
   bool measures = job->choices->tune && job->products.n && comm_rank(job->comm) == 0;
-  if (measures) memset(job->base, 0, job->nbytes); /* pages of its own, as later */
+  if (measures) memset(job->base, 0, job->split); /* pages of its own, as later */
+  if (measures && job->open) memset(job->open, 0, job->nbytes - job->split);
   for (int i = 0; i < job->products.n; i++) {
     Product *product = job->products.at[i];
     for (int r = 0; r < product->n; r++)

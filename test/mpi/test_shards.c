@@ -5,6 +5,7 @@
 #include <string.h>
 
 #include "src/base/rng.h"
+#include "src/exec/job.h"
 #include "src/train/engine.h"
 #include "test/mpi/ranks.h"
 #include "test/unit/small_model.h"
@@ -14,6 +15,7 @@ enum { STEPS = 3, POSITIONS = 9, PASSES = 3, VOCAB = 37, PARAMS = 64, SHORT = 6 
 static EngineOptions options(void) {
   EngineOptions o = small_options(&(SmallModel){2, VOCAB, 2, 6}, 1, POSITIONS, PASSES, R);
   o.choices.threads = 1;
+  o.choices.copies = true;
   o.interpreted = true;
   return o;
 }
@@ -193,7 +195,6 @@ TEST(units_alive_change_no_bit) {
   arena_close(arena);
 }
 
-/* What is frozen stays as it was; the rest moves, as it does alone where gradients do not depend on it. */
 TEST(exchanged_parts_add_up_to_what_is_scattered) {
   Arena *arena = arena_open();
   EngineOptions o = options();
@@ -208,6 +209,43 @@ TEST(exchanged_parts_add_up_to_what_is_scattered) {
   arena_close(arena);
 }
 
+/* All that other ranks may read: what gathers of states and exchanges start from. */
+static void expect_open(const Job *job, const JobProgram *p) {
+  for (int s = 0; s < p->program->nsteps; s++) {
+    const Step *step = &p->program->steps[s];
+    if (!step_exchanges(step) && !gather_reads_state(p->program, step)) continue;
+    const Buffer *in = &p->program->buffers[step->in[0].place.buffer];
+    EXPECT(in->class == BUFFER_TRANSIENT || job->vars.at[p->var[in->var]].offset >= job->split);
+  }
+}
+
+/* What ranks map of each other is parameters, or what these lie within, and what programs exchange; not moments. */
+TEST(states_that_nobody_else_reads_lie_apart) {
+  Arena *arena = arena_open();
+  EngineOptions o = options();
+  Dev *dev = dev_open(&(DevOptions){.kind = "cpu", .compiler = "none", .cache = check_folder(), .threads = 1});
+  o.choices.exchange[MESH_DP_SHARD] = o.choices.exchange[MESH_DP_REPLICATE] = true;
+  for (int i = 0; i < 4; i++) {
+    Mesh *split = mesh_data_parallel(comm, i % 2 ? 1 : R);
+    o.across = i % 2;
+    o.choices.whole = i / 2;
+    Engine *engine = engine_open(arena, dev, comm, split, &o);
+    engine_start(engine);
+    const Job *job = engine_job(engine);
+    const StateTable *t = engine_states(engine);
+    EXPECT((job->split < job->nbytes) == (R > 1) && (job->open != NULL) == (R > 1));
+    for (int row = 0; row < t->nrows; row++)
+      EXPECT((job->vars.at[job_find_var(job, t->rows[row].name)].offset >= job->split) ==
+             (R > 1 && t->rows[row].slot == SLOT_PARAM));
+    for (int p = 0; p < job->programs.n; p++) expect_open(job, &job->programs.at[p]);
+    engine_close(engine);
+    mesh_close(split);
+  }
+  dev_close(dev);
+  arena_close(arena);
+}
+
+/* What is frozen stays as it was; the rest moves, as it does alone where gradients do not depend on it. */
 TEST(frozen_parameters_stay_and_a_factor_is_a_rate) {
   static ParamTraits traits[PARAMS];
   Arena *arena = arena_open();
