@@ -206,6 +206,20 @@ static void cases_run(Case *cases) {
   for (int i = 0; i < CASES; i++) comm_wait(cases[(i * 5 + 2) % CASES].op);
 }
 
+/* One rank may wait for that alone: the others' threads connect all the same. */
+TEST(whoever_times_its_gpu_waits_for_connections_first) {
+  Dev *dev = device_open();
+  if (!dev) return;
+  EXPECT(comm_connected(mesh).took == 0);
+  if (me == 0) {
+    comm_device_settle(mesh);
+    EXPECT((comm_connected(mesh).took > 0) == (R > 1));
+    comm_device_settle(mesh);
+  }
+  comm_barrier(comm);
+  device_close(dev);
+}
+
 TEST(gathers_and_reductions_are_in_flight_together) {
   Case cases[CASES];
   Dev *dev = device_open();
