@@ -211,6 +211,7 @@ static void find_open(Job *job, const JobProgram *p) {
     const Buffer *in = &p->program->buffers[step->in[0].place.buffer];
     if (in->class != BUFFER_VAR) continue;
     JobVar *v = &job->vars.at[p->var[in->var]];
+    if (v->borrowed) continue;
     if (v->var->within) v = &job->vars.at[job_find_var(job, v->var->within)];
     v->open = true;
   }
@@ -229,11 +230,12 @@ static void lay_out(Job *job) {
     }
     if (!open) job->split = at;
   }
-  CHECK(at == job->memory.vars);
+  CHECK(at == job->memory.vars && job->split); /* inputs are nobody else's */
   for (int i = 0; i < job->vars.n; i++) {
-    if (!job->vars.at[i].var->within) continue;
-    job->vars.at[i].placed = false;
-    place_var(job, &job->vars.at[i]);
+    JobVar *v = &job->vars.at[i];
+    if (v->borrowed || !v->var->within) continue;
+    v->placed = false;
+    place_var(job, v);
   }
 }
 

@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* The plan as what it is not: allocations and frees, for PyTorch's memory viewer.  Vars and constants are taken first and kept; a
- * buffer is taken before the first step that writes it and given back behind the last that reads it. */
+ * buffer is taken before the first step that writes it and given back behind the last that reads it.  Addresses are the plan's, of
+ * one arena that begins where the run's does: what other ranks read lies elsewhere then (job.c). */
 #include "src/prof/snapshot.h"
 
 #include "src/exec/job.h"

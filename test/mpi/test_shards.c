@@ -15,7 +15,6 @@ enum { STEPS = 3, POSITIONS = 9, PASSES = 3, VOCAB = 37, PARAMS = 64, SHORT = 6 
 static EngineOptions options(void) {
   EngineOptions o = small_options(&(SmallModel){2, VOCAB, 2, 6}, 1, POSITIONS, PASSES, R);
   o.choices.threads = 1;
-  o.choices.copies = true;
   o.interpreted = true;
   return o;
 }
@@ -224,7 +223,7 @@ TEST(states_that_nobody_else_reads_lie_apart) {
   Arena *arena = arena_open();
   EngineOptions o = options();
   Dev *dev = dev_open(&(DevOptions){.kind = "cpu", .compiler = "none", .cache = check_folder(), .threads = 1});
-  o.choices.exchange[MESH_DP_SHARD] = o.choices.exchange[MESH_DP_REPLICATE] = true;
+  o.choices.copies = o.choices.exchange[MESH_DP_SHARD] = o.choices.exchange[MESH_DP_REPLICATE] = true;
   for (int i = 0; i < 4; i++) {
     Mesh *split = mesh_data_parallel(comm, i % 2 ? 1 : R);
     o.across = i % 2;
