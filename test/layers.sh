@@ -2,16 +2,16 @@
 # SPDX-License-Identifier: Apache-2.0
 # Checks the shape of the tree and prints what breaks it, "FILE:LINE: why"; ends with 1 when there is something.
 #   test/layers.sh [ROOT]        all checks; ROOT is the top of the sources
-#   test/layers.sh ROOT CHECK…   of includes, models, licence, length, lists, format
+#   test/layers.sh ROOT CHECK…   of includes, models, threads, licence, length, lists, format
 # includes: both columns of the table of rooms in ARCHITECTURE.md.  models: only src/model, io/names, io/hf_fields.c and io/tok_families.c and io/chat_templates.c know a model by
-# name (comments and examples in the help apart).  licence: an SPDX line in every source.  length: at most 800 lines, but for Makefile.am, which lists files.  lists:
+# name (comments and examples in the help apart).  threads: src/base/thread.c alone starts them.  licence: an SPDX line in every source.  length: at most 800 lines, but for Makefile.am, which lists files.  lists:
 # every source, script and case is in Makefile.am, every test program in test/plan too.  format: clang-format 14 changes nothing (another
 # version formats otherwise, so without 14 this check only says that it did not run).
 set -u
 root=${1:-$(dirname "$0")/..}
 shift $(($# > 0))
 cd "$root" || exit 1
-[ $# -gt 0 ] || set -- includes models licence length lists format
+[ $# -gt 0 ] || set -- includes models threads licence length lists format
 
 # Headers of the C library and the kernel, which every room may include.
 libc='aio assert cpuid ctype dirent dlfcn elf endian errno execinfo fcntl fenv float fnmatch ftw getopt glob grp ifaddrs
@@ -86,6 +86,11 @@ check_models() {
       if (match(text, /(^|[^a-z])(llama|mistral|mixtral|qwen|gpt|gemma|falcon|deepseek|phi)[0-9]*([^a-z]|$)/))
         print FILENAME ":" FNR ": names a model; src/model, io/names, io/hf_fields.c, io/tok_families.c and io/chat_templates.c know models, nothing else does"
     }'
+}
+
+check_threads() {
+  find src kernels io -name '*.[ch]' ! -path src/base/thread.c | sort | xargs awk '
+    /(^|[^a-z_])pthread_create *\(/ { print FILENAME ":" FNR ": thread_start (src/base/thread.h) starts threads: signals are the job\047s own" }'
 }
 
 check_licence() {

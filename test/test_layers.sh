@@ -77,6 +77,9 @@ test_model_named_elsewhere_fires() {
   layers 1 models
   expect_out '^src/train/a.h:2: names'
 }
+test_raw_thread_fires() {
+  breaks threads src/train/a.h '  if (pthread_create(&thread, NULL, run, self)) return;' '^src/train/a.h:2: thread_start'
+}
 test_missing_licence_fires() {
   tree
   layers 0 licence
