@@ -185,6 +185,13 @@ bool try_ckpt_write(Comm *comm, const CkptSave *save, Why *why) {
   return ok;
 }
 
+/* Somebody has made it so: it is to stay.  Its mode tells, not what this process may do, since root may write anywhere, and another
+ * user's steps are no such wish: that they cannot be removed is to be told. */
+static bool is_read_only(const char *path) {
+  struct stat info;
+  return !stat(path, &info) && !(info.st_mode & (S_IWUSR | S_IWGRP | S_IWOTH));
+}
+
 /* No step is opened but the newest: a run keeps hundreds of those that stay for good. */
 bool try_ckpt_prune(const char *folder, int keep, int64_t keep_every, Why *why) {
   Arena *arena = arena_open();
@@ -197,7 +204,7 @@ bool try_ckpt_prune(const char *folder, int keep, int64_t keep_every, Why *why) 
     bool newest = kept < keep;
     if (newest) kept += ckpt_opens(name); /* a damaged one does not push out a good one */
     if (newest || (keep_every && steps[i] % keep_every == 0)) continue;
-    if (access(name, W_OK) && errno != ENOENT) continue; /* somebody has made it read-only: it is to stay */
+    if (is_read_only(name)) continue;
     try_tree_remove(old, NULL);
     if (rename(name, old)) ok = why_not(why, "%s: rename: %s", name, strerror(errno));
     ok = ok && try_tree_remove(old, why);

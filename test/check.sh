@@ -104,7 +104,7 @@ check_main() {
       sed 's/^/  | /' "$log" >&2
       failed=$((failed + 1))
     fi
-    chmod -R u+w "$folder/$name"
+    chmod -R u+rwX "$folder/$name"
     rm -rf "${folder:?}/$name"
   done
   rm -rf "$folder"

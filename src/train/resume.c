@@ -201,6 +201,18 @@ static const char *place_aside(Arena *arena, const char *folder, int64_t step) {
   return place;
 }
 
+/* To move a folder elsewhere takes the right to write in it: a step that was made read-only (checkpoint.keep) gets it meanwhile. */
+static bool try_move(const char *from, const char *to) {
+  struct stat info;
+  bool moved = !rename(from, to);
+  if (moved || errno != EACCES) return moved;
+  bool opened = !stat(from, &info) && !(info.st_mode & S_IWUSR) && !chmod(from, info.st_mode | S_IWUSR);
+  moved = opened && !rename(from, to);
+  if (opened && chmod(moved ? to : from, info.st_mode)) return false;
+  if (!moved) errno = EACCES;
+  return moved;
+}
+
 /* Checkpoints of steps that are to be done again would be taken for this run's newest.  They go to the attempt's folder, or where
  * that is in another file system (checkpoints/ is a link) to a folder beside them. */
 static void set_aside(Run *run) {
@@ -210,10 +222,10 @@ static void set_aside(Run *run) {
   for (int i = 0; i < n; i++) {
     if (steps[i] <= run->step) continue;
     const char *from = ckpt_path(run->arena, run->folder->checkpoints, steps[i], "");
-    bool done = !rename(from, place_aside(run->arena, to, steps[i]));
+    bool done = try_move(from, place_aside(run->arena, to, steps[i]));
     if (!done && errno == EXDEV) {
       to = arena_printf(run->arena, "%s/attempt-%d", run->folder->checkpoints, run->folder->attempt);
-      done = (!mkdir(to, 0777) || errno == EEXIST) && !rename(from, place_aside(run->arena, to, steps[i]));
+      done = (!mkdir(to, 0777) || errno == EEXIST) && try_move(from, place_aside(run->arena, to, steps[i]));
     }
     if (!done) fail(FAIL_MACHINE, "%s cannot be moved to %s: %s\nhelp: move it away", from, to, strerror(errno));
     moved++;

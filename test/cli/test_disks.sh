@@ -65,17 +65,37 @@ test_what_cannot_be_read_gives_way_to_the_step_before() {
   expect_same run whole
 }
 
-# As where it is the node's own: what one rank makes there the other does not see.
 # Under permissions, which root does without otherwise.
 bound() { expect_run "$1" $([ "$(id -u)" != 0 ] || echo setpriv --bounding-set=-dac_override,-dac_read_search) "$hpctrain" t.yaml "${@:2}"; }
 
 test_a_checkpoint_that_was_made_read_only_stays() {
   write_run
-  bound 0 $plain checkpoint.every=2steps train.stop_after=4steps
-  chmod a-w run/checkpoints/step-00000002
+  train 1 $plain checkpoint.every=2steps train.stop_after=4steps
+  chmod -R a-w run/checkpoints/step-00000002
+  train 1 $plain checkpoint.every=2steps checkpoint.keep=1 train.stop_after=6steps
+  expect_equal "$(cat err)" ''
   bound 0 $plain checkpoint.every=2steps checkpoint.keep=1
   expect_equal "$(cat err)" ''
   expect_equal "$(ls run/checkpoints)" $'step-00000002\nstep-00000010'
+}
+
+# It is to be done again, and stays as it was made.
+test_a_read_only_checkpoint_is_moved_aside() {
+  write_run
+  bound 0 $plain checkpoint.every=4steps train.stop_after=8steps
+  chmod -R a-w run/checkpoints/step-00000008
+  bound 0 $plain checkpoint.every=4steps checkpoint.resume=run/checkpoints/step-00000004
+  expect_out '^note  1 later checkpoint moved to run/attempts/2$'
+  expect_equal "$(stat -c %A run/attempts/2/step-00000008)" dr-xr-xr-x
+}
+
+test_a_checkpoint_that_another_user_has_made_is_told() {
+  [ "$(id -u)" = 0 ] || { echo 'note  only root can give a file to another user'; return; }
+  write_run
+  bound 0 $plain checkpoint.every=4steps train.stop_after=4steps
+  chown -R 12345 run/checkpoints/step-00000004
+  bound 0 $plain checkpoint.every=4steps checkpoint.keep=1
+  expect_err '^warn .*step-00000004.*Permission denied'
 }
 
 test_a_folder_of_checkpoints_that_cannot_be_read_is_not_begun_anew() {
@@ -87,6 +107,7 @@ test_a_folder_of_checkpoints_that_cannot_be_read_is_not_begun_anew() {
   [ ! -e run/attempts/2 ]
 }
 
+# As where it is the node's own: what one rank makes there the other does not see.
 test_a_run_folder_that_ranks_do_not_share_is_refused() {
   write_run
   cp -r . "$TMPDIR/elsewhere.$$"
