@@ -13,7 +13,7 @@ bool process_stat(int pid, ProcessStat *out) {
   static const char fields[] = " %c %d %*s %*s %*s %*s %*s %*s %*s %*s %*s %*s %*s %*s %*s %*s %*s %*s %*s %" SCNd64;
   char path[64];
   size_t n;
-  snprintf(path, sizeof path, "/proc/%d/stat", pid);
+  snprintf(path, sizeof path, pid ? "/proc/%d/stat" : "/proc/self/stat", pid);
   char *text = file_read(path, &n), *open = text ? strchr(text, '(') : NULL, *close = open ? strrchr(open, ')') : NULL;
   bool ok = close && sscanf(close + 1, fields, &out->state, &out->parent, &out->started) == 3;
   if (ok) snprintf(out->name, sizeof out->name, "%.*s", (int)(close - open - 1), open + 1);

@@ -12,7 +12,8 @@ typedef struct ProcessStat {
   int parent;      /* 0: none that is seen from here */
   int64_t started; /* clock ticks after boot, by which two processes of one number differ */
 } ProcessStat;
-/* proc(5).  False: there is no such process, or it is hidden. */
+/* proc(5).  pid 0: this process, whatever number /proc has for it (one of another PID namespace has another).  False: there is no
+ * such process, or it is hidden. */
 bool process_stat(int pid, ProcessStat *stat);
 
 /* Bytes of memory that this process has had at its peak (VmHWM); 0 where /proc does not tell. */

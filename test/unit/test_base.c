@@ -5,6 +5,7 @@
 #include <limits.h>
 #include <math.h>
 #include <pthread.h>
+#include <sched.h>
 #include <signal.h>
 #include <stdatomic.h>
 #include <stdint.h>
@@ -599,6 +600,27 @@ TEST(what_shows_late_is_waited_for_by_opening_the_folders_above) {
   EXPECT(read(watch, events, sizeof events) > 0);
   EXPECT(file_await(path, 0, look_once, &there) && there.looks == 1 && read(watch, events, sizeof events) < 0);
   CHECK(!close(watch));
+}
+
+/* /proc may be that of the outer PID namespace, where another process has this one's number. */
+TEST(a_process_knows_itself_in_a_pid_namespace_too) {
+  ProcessStat self;
+  double before = clock_since_exec();
+  pid_t outer = fork();
+  CHECK(outer >= 0);
+  if (!outer) {
+    if (unshare(CLONE_NEWPID)) _exit(77);
+    pid_t inner = fork();
+    if (!inner) _exit(getpid() == 1 && process_stat(0, &self) && clock_since_exec() <= before + 1 ? 0 : 1);
+    int status = 1;
+    _exit(inner > 0 && waitpid(inner, &status, 0) == inner && WIFEXITED(status) ? WEXITSTATUS(status) : 1);
+  }
+  int status;
+  CHECK(waitpid(outer, &status, 0) == outer && WIFEXITED(status));
+  if (WEXITSTATUS(status) == 77)
+    fprintf(stderr, "note  only root can make a PID namespace\n");
+  else
+    EXPECT(WEXITSTATUS(status) == 0);
 }
 
 TEST(processes_are_known_by_name_parent_and_start_whatever_they_are_called) {
