@@ -63,7 +63,7 @@ void limit_tell(const Run *run) {
   lines_banner(run->lines, "limit", "%s left%s; the run saves and ends before that: %s are kept for it until a save is measured",
                human_duration(left, text), run->config->train.time_limit.unit == UNIT_AUTO ? " until Slurm ends the job" : "",
                human_duration(kept, more));
-  if (left <= kept)
+  if (left <= kept && run->step < run->shape.last_step)
     lines_warn(run->lines, run->step,
                "this job may be too short for a save: the run ends after its first steps; give it more time");
 }

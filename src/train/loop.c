@@ -237,7 +237,7 @@ static void tell_next(Run *run, bool requeue) {
 
 void run_steps(Run *run) {
   if (run->step >= run->shape.last_step) {
-    const char *key = run->shape.last_step < run->shape.total_steps ? "train.stop_after" : "train.duration";
+    const char *key = run->step < run->shape.total_steps ? "train.stop_after" : "train.duration";
     if (run_speaks(run))
       lines_note(run->lines,
                  "step %lld is done, nothing is left to do: with a longer %s the run goes on, another run.folder begins anew",

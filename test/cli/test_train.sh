@@ -290,6 +290,9 @@ test_nothing_is_left_to_do() {
   train 2
   expect_out '^note  step 10 is done, nothing is left to do: with a longer train.duration the run goes on, '
   cmp before run/metrics.jsonl
+  train 1 train.time_limit=0.01s train.stop_after=4steps
+  expect_out '^note  step 10 is done, .* longer train.duration '
+  expect_equal "$(cat err)" ''
   train 2 train.warmup=11steps
   expect_err '^warn +train.warmup is 11 steps and the run 10: its rate never comes to train.lr$'
 }
