@@ -96,6 +96,11 @@ typedef struct CkptEntry {
 Ckpt *try_ckpt_open(const char *step_folder, Why *why);
 void ckpt_close(Ckpt *c); /* NULL is fine */
 
+/* Of a later version of the format than this program reads: not damaged, but of no use to it. */
+bool ckpt_is_newer(const char *step_folder);
+/* Ends the job over a step that cannot be used; why: what try_ckpt_open or a look at its checksums has said. */
+_Noreturn void ckpt_fail_step(const char *step_folder, const char *why);
+
 /* The newest step of a run folder or its checkpoints folder, or the step folder itself; NULL when there is none.  All ranks call
  * and get the same.  Of the first one only /run and /state are verified, as the rest is when it is loaded (below).  A damaged step
  * is told in warnings, to go out as "warn": in which, what, what is used instead, which is then verified whole, each rank its share

@@ -64,7 +64,5 @@ bool try_ckpt_bytes(const Ckpt *c, const CkptEntry *e, int64_t offset, void *out
 bool try_manifest_write(const char *step_folder, const CkptManifest *m, Why *why);
 /* Checks all that is written in it; step against the folder's name where that is a step's. */
 bool try_manifest_read(Arena *arena, const char *step_folder, CkptManifest *m, Why *why);
-/* Of a later version of the format than this program reads. */
-bool ckpt_is_newer(const char *step_folder);
 
 #endif

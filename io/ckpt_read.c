@@ -244,14 +244,17 @@ static bool is_step_folder(Comm *comm, Arena *arena, const char *folder) {
   return there;
 }
 
-/* A step that a later program has saved is not damaged: to go back behind it must be wanted. */
+void ckpt_fail_step(const char *step_folder, const char *why) {
+  if (ckpt_is_newer(step_folder))
+    fail(FAIL_INPUT, "%s\nhelp: a newer hpctrain has saved it: run that one, or name the folder of an older step", why);
+  fail(FAIL_INPUT, "%s damaged: %s\nhelp: use another checkpoint; hpctrain ckpt ls lists them", step_folder, why);
+}
+
+/* To go back behind a step that is not damaged must be wanted. */
 static void refuse_newer(Comm *comm, const char *step_folder, const Why *why) {
   bool newer = comm_rank(comm) == 0 && ckpt_is_newer(step_folder);
   comm_broadcast(comm, &newer, sizeof newer, 0);
-  if (newer)
-    fail(FAIL_INPUT,
-         "%s\nhelp: a newer hpctrain has saved it: run that one; checkpoint.resume=STEP_FOLDER goes on from an older step",
-         why->text);
+  if (newer) ckpt_fail_step(step_folder, why->text);
 }
 
 /* Of the steps before a damaged one (-1: none was); damage: that one's. */
@@ -285,17 +288,13 @@ static Ckpt *newest_of(Comm *comm, const char *folder, int64_t damaged, const Wh
   return c;
 }
 
-static _Noreturn void fail_step(const char *folder, const char *damage) {
-  fail(FAIL_INPUT, "%s damaged: %s\nhelp: use another checkpoint", folder, damage);
-}
-
 Ckpt *ckpt_find_newest(Comm *comm, const char *folder, Text *warnings) {
   Arena *arena = arena_open();
   Why why = {""};
   bool one = is_step_folder(comm, arena, folder);
   arena_close(arena);
   Ckpt *c = one ? open_good(comm, folder, false, &why) : newest_of(comm, folder, -1, NULL, warnings);
-  if (one && !c) fail_step(folder, why.text);
+  if (one && !c) ckpt_fail_step(folder, why.text);
   return c;
 }
 
@@ -305,6 +304,6 @@ Ckpt *ckpt_find_before_take(Comm *comm, const char *folder, Ckpt *c, const Why *
   Arena *arena = arena_open();
   bool one = is_step_folder(comm, arena, folder);
   arena_close(arena);
-  if (one) fail_step(folder, damage->text);
+  if (one) ckpt_fail_step(folder, damage->text);
   return newest_of(comm, folder, step, damage, warnings);
 }

@@ -125,7 +125,7 @@ const CkptText *model_papers_of(Arena *arena, const Ckpt *c, int *n) {
 static void open_ckpt(ModelFolder *m) {
   Why why;
   m->ckpt = try_ckpt_open(m->path, &why);
-  if (!m->ckpt) fail(FAIL_INPUT, "%s damaged: %s\nhelp: use another checkpoint; hpctrain ckpt ls lists them", m->path, why.text);
+  if (!m->ckpt) ckpt_fail_step(m->path, why.text);
   m->papers.at = (CkptText *)model_papers_of(m->arena, m->ckpt, &m->papers.n);
   for (int i = 0; i < ckpt_n(m->ckpt); i++) {
     const CkptEntry *e = ckpt_at(m->ckpt, i);

@@ -55,7 +55,7 @@ static Ckpt *open_step(Arena *arena, const char *folder) {
   const char *path = step_folder(arena, folder);
   Why why;
   Ckpt *c = try_ckpt_open(path, &why);
-  if (!c) fail(FAIL_INPUT, "%s damaged: %s\nhelp: use another checkpoint; hpctrain ckpt ls lists them", path, why.text);
+  if (!c) ckpt_fail_step(path, why.text);
   return c;
 }
 
@@ -85,7 +85,7 @@ static void list_step(Arena *arena, const char *name, const char *path, bool new
   double value;
   Ckpt *c = try_ckpt_open(path, &why);
   if (!c) {
-    printf("%s  damaged: %s\n", name, why.text);
+    printf("%s  %s%s\n", name, ckpt_is_newer(path) ? "" : "damaged: ", why.text);
     return;
   }
   if (num_parse_double(fact(c, "tokens"), &value)) human_count(value, tokens);

@@ -14,6 +14,7 @@
 #include <unistd.h>
 
 #include "io/h5.h"
+#include "io/model_folder.h"
 #include "src/base/clock.h"
 #include "src/base/file.h"
 #include "src/train/setup.h"
@@ -325,6 +326,8 @@ TEST(what_a_newer_program_has_saved_is_not_passed_over) {
   static const char manifest[] = "{\"format\":\"hpctrain checkpoint\",\"version\":3}";
   EXPECT(try_file_write(check_path("step-00000002/manifest.json"), manifest, strlen(manifest), &why));
   EXPECT_FAIL(FAIL_INPUT, "help: a newer hpctrain has saved it", ckpt_find_newest(comm, check_folder(), &warnings));
+  EXPECT_FAIL(FAIL_INPUT, "help: a newer hpctrain has saved it", ckpt_find_newest(comm, check_path("step-00000002"), &warnings));
+  EXPECT_FAIL(FAIL_INPUT, "help: a newer hpctrain has saved it", model_folder_open(check_path("step-00000002")));
 }
 
 /* The most steps at a time, by saving and pruning a run. */
