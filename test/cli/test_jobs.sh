@@ -33,7 +33,8 @@ test_a_run_that_saved_is_queued_again_and_one_that_is_done_is_not() {
 
 test_a_program_that_is_not_on_the_path_is_told() {
   write_cluster 'exit 0'
-  expect_run 3 env PATH="$PWD/bin:/usr/bin:/bin" SLURM_JOB_ID=7 bash "$srcdir/jobs/llama7b.slurm" t.yaml
+  ln -s "$(command -v grep)" bin/
+  expect_run 3 env PATH="$PWD/bin" SLURM_JOB_ID=7 "$BASH" "$srcdir/jobs/llama7b.slurm" t.yaml
   expect_err '^error: hpctrain is not on the PATH$'
   expect_err '^help: module load hpctrain'
   expect_queued ""
@@ -71,19 +72,20 @@ test_lost_ranks_are_queued_again_until_three_jobs_have_come_no_further() {
 
 # Before mpirun listens, which takes it some tenths of a second, the script's SIGUSR1 ends it.
 test_a_launcher_that_the_signal_ends_is_queued_again() {
-  write_cluster 'kill -USR1 $PPID; sleep 60'
+  write_cluster 'kill -USR1 $PPID; exec sleep 60'
   rm -r run
   job 0
   expect_out '^note  status 138: job 7 is queued again$'
   expect_queued 1
 }
 
-# The signal comes while the script reads the run file: it waits for the launcher.
+# The signal comes while the script reads the run file: it waits for the launcher, and ends one that takes longer than its second.
 test_a_signal_before_the_launch_is_handed_on() {
-  write_cluster 'trap "touch run/REQUEUE; exit" USR1; sleep 20 & wait'
+  write_cluster 'trap "touch told run/REQUEUE; kill \$!; exit" USR1; touch begun; sleep 20 & wait'
   printf '#!/bin/sh\nkill -USR1 $PPID\nexit 1\n' > bin/srun
   job 0
   expect_queued 1
+  [ -e told ] || [ ! -e begun ]
 }
 
 check_main "$@"
