@@ -88,7 +88,7 @@ static bool translate_name(Translation *t) {
   if (!close) return unknown(t, t->at - 2, 3);
   name += *name == '^';
   text_add(t->out, t->at, (size_t)(name - t->at));
-  if (is_script(name, (size_t)(close - name))) text_printf(t->out, "sc:");
+  if (t->at[-1] != 'x' && is_script(name, (size_t)(close - name))) text_printf(t->out, "sc:");
   text_add(t->out, name, (size_t)(close + 1 - name));
   t->at = close + 1;
   return true;
@@ -240,9 +240,11 @@ static bool get_stack(RegexWork *w) {
 
 static int match(const Regex *r, RegexWork *w, const char *text, size_t n, size_t from) {
   int rc = PCRE2_ERROR_JIT_STACKLIMIT;
-  if (r->compiled) do {
+  if (r->compiled) {
+    do {
       rc = pcre2_jit_match(r->code, (PCRE2_SPTR)text, n, from, 0, w->data, w->context);
     } while (rc == PCRE2_ERROR_JIT_STACKLIMIT && get_stack(w));
+  }
   if (rc == PCRE2_ERROR_JIT_STACKLIMIT)
     rc = pcre2_match(r->code, (PCRE2_SPTR)text, n, from, PCRE2_NO_UTF_CHECK | PCRE2_NO_JIT, w->data, w->context);
   return rc;
