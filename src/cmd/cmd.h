@@ -5,13 +5,20 @@
 
 #include <stdbool.h>
 
+/* Of mpirun, or of a shell that is itself a rank (srun --pty) and hands on what its launcher told it. */
+typedef enum CommandRanks {
+  RANKS_REFUSED,  /* one process, which never starts MPI: each rank would do all of it */
+  RANKS_HARMLESS, /* the same, but it only tells */
+  RANKS_USED,     /* made for mpirun */
+} CommandRanks;
+
 typedef struct Command {
   const char *name;
   const char *group; /* before, during, after or inspect a run */
   const char *brief; /* a line */
   const char *usage; /* the words after the name, a line a form */
   const char *help;  /* lines: a sentence, or a word of usage, a tab and what it means */
-  bool ranks;        /* made for mpirun; the others are one process and never start MPI */
+  CommandRanks ranks;
   int (*run)(int argc, char **argv);
 } Command;
 

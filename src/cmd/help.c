@@ -26,8 +26,8 @@ static void print_commands(Text *out) {
 static void print_usage(const Command *command, Text *out) {
   for (const char *form = command->usage; *form;) {
     size_t start = out->n, n = strcspn(form, "\n");
-    text_printf(out, "%s%shpctrain %s ", form == command->usage ? "usage: " : "       ", command->ranks ? "[mpirun -np N] " : "",
-                command->name);
+    text_printf(out, "%s%shpctrain %s ", form == command->usage ? "usage: " : "       ",
+                command->ranks == RANKS_USED ? "[mpirun -np N] " : "", command->name);
     text_wrap(out, form, n, (int)(out->n - start), 11);
     form += n + (form[n] == '\n');
   }

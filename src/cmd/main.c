@@ -27,7 +27,7 @@ static int run(int argc, char **argv) {
   if (!strcmp(word, "--help") || !strcmp(word, "-h")) return cmd_help(argc - 1, argv + 1);
   const Command *command = command_find(word);
   if (command && argc == 3 && (!strcmp(argv[2], "--help") || !strcmp(argv[2], "-h"))) return cmd_help(2, argv);
-  if (command && !command->ranks) words_refuse_ranks(word);
+  if (command && command->ranks == RANKS_REFUSED) words_refuse_ranks(word);
   if (command) return command->run(argc - 1, argv + 1);
   if (*word && !config_is_run_file(word) && !strchr(word, '=')) fail_word(word);
   return cmd_train(argc, argv);

@@ -47,7 +47,11 @@ int words_take_ranks(int *argc, char **argv) { return words_take_number(argc, ar
 
 void words_refuse_ranks(const char *words) {
   int ranks = comm_launched_ranks();
-  if (ranks > 1) fail(FAIL_INPUT, "%s takes no ranks, and %d were started\nhelp: hpctrain %s without mpirun", words, ranks, words);
+  if (ranks > 1)
+    fail(FAIL_INPUT,
+         "%s takes no ranks, and %d were started\nhelp: hpctrain %s without mpirun, or env -u OMPI_COMM_WORLD_SIZE -u PMI_SIZE in "
+         "a rank's own shell",
+         words, ranks, words);
 }
 
 void words_refuse_keys(const char *command, int argc, char **argv, const char *const *used) {

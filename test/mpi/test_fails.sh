@@ -93,6 +93,14 @@ test_a_command_without_ranks_is_refused_under_mpirun() {
   expect_equal "$(grep -c ^error: err)" 1
 }
 
+# A shell that is a rank of its own, as after srun --pty, hands on what its launcher told it.
+test_what_is_only_read_is_told_in_the_shell_of_a_rank() {
+  expect_run 0 env PMI_SIZE=8 "$hpctrain" help plan
+  expect_run 0 env PMI_SIZE=8 "$hpctrain" config --new
+  expect_run 2 env PMI_SIZE=8 "$hpctrain" plan t.yaml
+  expect_err '^help: hpctrain plan without mpirun, or env -u OMPI_COMM_WORLD_SIZE -u PMI_SIZE '
+}
+
 test_forms_of_tokenize_that_write_one_file_or_answer_are_refused_under_mpirun() {
   echo text > t.txt
   expect_run 2 mpi 2 "$hpctrain" tokenize t.bin t.txt
