@@ -110,11 +110,11 @@ test_a_folder_of_checkpoints_that_cannot_be_read_is_not_begun_anew() {
 # As where it is the node's own: what one rank makes there the other does not see.
 test_a_run_folder_that_ranks_do_not_share_is_refused() {
   write_run
-  cp -r . "$TMPDIR/elsewhere.$$"
-  local words
+  local words elsewhere=${TMPDIR:-/tmp}/elsewhere.$$
+  cp -r . "$elsewhere"
   words="$plain health.timeout=3s"
-  expect_run 2 mpirun --oversubscribe -np 1 "$hpctrain" t.yaml $words : -np 1 sh -c "cd '$TMPDIR/elsewhere.$$' && exec '$hpctrain' t.yaml $words"
-  rm -r "$TMPDIR/elsewhere.$$"
+  expect_run 2 mpirun --oversubscribe -np 1 "$hpctrain" t.yaml $words : -np 1 sh -c "cd '$elsewhere' && exec '$hpctrain' t.yaml $words"
+  rm -r "$elsewhere"
   expect_err '^error: rank 1 \(.*\) does not see what rank 0 makes in run/checkpoints$'
   expect_err '^help: a folder in a file system that all nodes share$'
   expect_equal "$(ls run/checkpoints)" ''
