@@ -12,6 +12,7 @@
 
 #include "io/ckpt_impl.h"
 #include "io/h5.h"
+#include "src/base/ahead.h"
 #include "src/base/file.h"
 
 /* One of its files, once for HDF5 and once for us. */
@@ -28,6 +29,7 @@ struct Ckpt {
   hid_t access;  /* of datasets */
   Opened *files; /* of the manifest's; as many as n_opened */
   int n_opened;
+  Ahead *ahead;
 };
 
 static bool check_length(const Ckpt *c, const CkptFile *file, Why *why) {
@@ -62,7 +64,7 @@ static bool open_files(Ckpt *c, Why *why) {
 Ckpt *try_ckpt_open(const char *step_folder, Why *why) {
   Arena *arena = arena_open();
   Ckpt *c = arena_new(arena, Ckpt);
-  *c = (Ckpt){.arena = arena, .folder = arena_strdup(arena, step_folder), .access = -1};
+  *c = (Ckpt){.arena = arena, .folder = arena_strdup(arena, step_folder), .access = -1, .ahead = ahead_open()};
   if (try_manifest_read(arena, step_folder, &c->manifest, why) && open_files(c, why)) return c;
   ckpt_close(c);
   return NULL;
@@ -71,6 +73,7 @@ Ckpt *try_ckpt_open(const char *step_folder, Why *why) {
 void ckpt_close(Ckpt *c) {
   if (!c) return;
   if (c->access >= 0) H5Pclose(c->access);
+  ahead_close(c->ahead);
   for (int i = 0; i < c->n_opened; i++) {
     if (c->files[i].file >= 0) H5Fclose(c->files[i].file);
     if (c->files[i].fd >= 0) close(c->files[i].fd);
@@ -162,7 +165,7 @@ bool try_ckpt_locate(const Ckpt *c, const CkptEntry *e, int64_t *offset, Why *wh
 }
 
 void ckpt_bytes_soon(const Ckpt *c, const CkptEntry *e, int64_t offset, int64_t nbytes) {
-  posix_fadvise(c->files[e->file].fd, offset, nbytes, POSIX_FADV_WILLNEED);
+  ahead_ask(c->ahead, c->files[e->file].fd, offset, nbytes);
 }
 
 bool try_ckpt_bytes(const Ckpt *c, const CkptEntry *e, int64_t offset, void *out, size_t nbytes, Why *why) {

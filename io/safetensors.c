@@ -14,6 +14,7 @@
 #include <unistd.h>
 
 #include "io/json.h"
+#include "src/base/ahead.h"
 #include "src/base/file.h"
 #include "src/base/vec.h"
 
@@ -60,6 +61,7 @@ struct Safetensors {
   VEC(File) files;
   VEC(SafeTensor) tensors;
   const SafeTensor **by_name; /* sorted */
+  Ahead *ahead;
 };
 
 static const struct {
@@ -328,6 +330,7 @@ Safetensors *try_safetensors_open(const char *path, Why *why) {
   Arena *arena = arena_open();
   Safetensors *s = arena_new(arena, Safetensors);
   s->arena = arena;
+  s->ahead = ahead_open();
   if (open_all(s, path, why)) return s;
   safetensors_close(s);
   return NULL;
@@ -344,6 +347,7 @@ Safetensors *safetensors_open(const char *path) {
 
 void safetensors_close(Safetensors *s) {
   if (!s) return;
+  ahead_close(s->ahead);
   for (int i = 0; i < s->files.n; i++)
     if (s->files.at[i].fd >= 0) close(s->files.at[i].fd);
   arena_close(s->arena);
@@ -425,7 +429,7 @@ void safetensors_soon(const Safetensors *s, const SafeTensor *t, int64_t first, 
   int64_t size = types[t->type].bits / 8;
   if (first < 0 || first >= t->n) return;
   if (n > t->n - first) n = t->n - first;
-  posix_fadvise(s->files.at[t->file].fd, (off_t)t->offset + first * size, n * size, POSIX_FADV_WILLNEED);
+  ahead_ask(s->ahead, s->files.at[t->file].fd, (int64_t)t->offset + first * size, n * size);
 }
 
 void safetensors_read_f32(const Safetensors *s, const SafeTensor *t, int64_t first, int64_t n, float *out) {

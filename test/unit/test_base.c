@@ -13,11 +13,13 @@
 #include <stdlib.h>
 #include <string.h>
 #include <sys/inotify.h>
+#include <sys/mman.h>
 #include <sys/prctl.h>
 #include <sys/stat.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
+#include "src/base/ahead.h"
 #include "src/base/arena.h"
 #include "src/base/clock.h"
 #include "src/base/crc.h"
@@ -572,6 +574,52 @@ TEST(a_thread_that_cannot_be_is_told_with_what_helps_or_done_without) {
     want_large_stacks();
     if (!try_thread_start(&thread, do_nothing, NULL, &why)) fail(FAIL_INPUT, "%s", why.text);
   });
+}
+
+/* Pages of the file that memory has. */
+static int cached_pages(int fd, size_t nbytes) {
+  unsigned char *pages = xmalloc(nbytes / 4096);
+  void *map = mmap(NULL, nbytes, PROT_READ, MAP_SHARED, fd, 0);
+  int n = 0;
+  CHECK(map != MAP_FAILED && !mincore(map, nbytes, pages));
+  for (size_t i = 0; i < nbytes / 4096; i++) n += pages[i] & 1;
+  CHECK(!munmap(map, nbytes));
+  free(pages);
+  return n;
+}
+
+/* More wishes than wait at a time, and with no thread at all: everything that is asked for comes. */
+TEST(what_is_asked_for_ahead_is_read_without_a_reader) {
+  enum { NBYTES = 4 << 20, PART = 64 << 10 };
+  pthread_attr_t before;
+  CHECK(!pthread_getattr_default_np(&before));
+  for (int threads = 1; threads >= 0; threads--) {
+    char name[] = "ahead-XXXXXX", *bytes = xmalloc(NBYTES);
+    int fd = mkstemp(name), tries = 0;
+    memset(bytes, 1, NBYTES);
+    CHECK(fd >= 0 && !unlink(name) && fd_write_at(fd, bytes, NBYTES, 0) && !fsync(fd));
+    CHECK(!posix_fadvise(fd, 0, 0, POSIX_FADV_DONTNEED));
+    Ahead *ahead = ahead_open();
+    if (!threads) want_large_stacks();
+    for (int at = 0; at < NBYTES; at += PART) ahead_ask(ahead, fd, at, PART);
+    while (cached_pages(fd, NBYTES) < NBYTES / 4096 && tries++ < 10000) usleep(1000);
+    EXPECT(cached_pages(fd, NBYTES) == NBYTES / 4096);
+    ahead_close(ahead);
+    ahead_close(NULL);
+    close(fd);
+    free(bytes);
+  }
+  CHECK(!pthread_setattr_default_np(&before));
+}
+
+TEST(a_reader_ahead_that_is_closed_leaves_its_wishes) {
+  for (int i = 0; i < 200; i++) {
+    Ahead *ahead = ahead_open();
+    int fd = open("/proc/self/exe", O_RDONLY | O_CLOEXEC);
+    for (int k = 0; k < i % 40; k++) ahead_ask(ahead, fd, 0, 1 << 20);
+    ahead_close(ahead);
+    close(fd);
+  }
 }
 
 /* A look: whether it is there; from the look number `makes` on it is. */
