@@ -145,7 +145,8 @@ bool compile_try(const char *compiler, const char *const *texts, int n, int thre
 /* Adds to key what decides the compiler's output besides the texts: which program it is, its version, its flags. */
 bool compile_try_identity(const char *compiler, Sha256 *key, Why *why);
 
-/* Starts argv in folder, outputs in folder/log, its own temporary files there too; -1: not started. */
+/* Starts argv in folder, outputs in folder/log, its own temporary files there too; -1: not started.  Called by a thread that
+ * outlives the process: it ends with that thread (prctl(2), PR_SET_PDEATHSIG). */
 pid_t process_start(char *const *argv, const char *folder, const char *log, Why *why);
 /* Whether the process has ended; then its wait status (0 when somebody else took it). */
 bool process_ended(pid_t pid, int *status);
