@@ -6,6 +6,7 @@
 #include <string.h>
 
 #include "src/base/fail.h"
+#include "src/base/text.h"
 
 static const NameArchitecture architectures[NAME_FAMILIES] = {
     [NAME_LLAMA] = {"LlamaForCausalLM", "llama", "model.", "model.embed_tokens.weight"},
@@ -76,11 +77,8 @@ const char *name_fused(Arena *arena, const char *name, int64_t *part) {
 }
 
 bool name_is_constant(const char *name) {
-  size_t n = strlen(name);
-  for (size_t i = 0; i < sizeof constants / sizeof *constants; i++) {
-    size_t end = strlen(constants[i]);
-    if (n >= end && !strcmp(name + n - end, constants[i])) return true;
-  }
+  for (size_t i = 0; i < sizeof constants / sizeof *constants; i++)
+    if (text_ends(name, constants[i])) return true;
   return false;
 }
 

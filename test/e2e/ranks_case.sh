@@ -3,6 +3,8 @@
 # steps has more than a run of one, and the start's what that leaves.
 share_kernels
 
+can_count() { [ "$slowdown" = 1 ] || ! echo "note  nothing is loaded before a sanitizer" >&2; }
+
 write_run() {
   "$hpctrain" tokenize data.bin "$srcdir/LICENSE" > /dev/null
   cat > t.yaml << 'END'
